@@ -1,0 +1,168 @@
+"""A PostgreSQL cluster of the lab's own: made, started, asked, stopped."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from wallab import process
+from wallab.errors import LabError
+from wallab.ledger import Ledger
+
+START_PATIENCE = 120.0
+"""Seconds that a server may take to accept connections."""
+
+
+class ServerFailed(LabError):
+    """The server did not start, or went away; the message has the end of its log."""
+
+
+def methods(server: Path) -> tuple[str, ...]:
+    """Ask an installed server which values of wal_sync_method it has."""
+    child = process.spawn(
+        [
+            server / "bin" / "postgres",
+            "-C",
+            "wal_sync_method",
+            "-D",
+            "/nonexistent",
+            "-c",
+            "wal_sync_method=?",
+        ],
+        as_server=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = child.communicate()
+    said = errors.decode(errors="replace")
+    found = re.search(r"Available values: (.+?)\.?$", said, re.MULTILINE)
+    if not found:
+        raise LabError(f"{server}: does not tell its wal_sync_methods: {said.strip()[-300:]}")
+    return tuple(name.strip() for name in found[1].split(","))
+
+
+class Cluster:
+    """A data directory, whose WAL may be elsewhere, and the server that runs on it.
+
+    It is reached through a socket in a folder of its own alone, never through a port.
+    """
+
+    def __init__(self, data: Path, wal: Path, ledger: Ledger) -> None:
+        self.data = data
+        self.wal = wal
+        self._ledger = ledger
+        self.socket = ledger.folder / "socket"
+        self.log = ledger.folder / "log" / "postgresql.log"
+        for folder in (self.socket, self.log.parent):
+            folder.mkdir(exist_ok=True)
+            process.own(folder)
+        self._postmaster: subprocess.Popen[bytes] | None = None
+
+    def create(self, server: Path) -> None:
+        """Run initdb; LabError with its words if it fails."""
+        # LC_ALL=C and trust: the cluster is the lab's alone and lasts as long as the run.
+        child = process.spawn(
+            [
+                server / "bin" / "initdb",
+                "-D",
+                self.data,
+                "-X",
+                self.wal,
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "--no-locale",
+                "-E",
+                "UTF8",
+                "--no-sync",
+            ],
+            as_server=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            _, errors = child.communicate()
+        finally:
+            process.end_group(child)
+        if child.returncode:
+            raise LabError(f"initdb failed: {errors.decode(errors='replace').strip()[-500:]}")
+
+    def start(self, server: Path, settings: dict[str, str]) -> None:
+        """Start the server with the settings, and wait until it accepts connections."""
+        own = {"listen_addresses": "", "unix_socket_directories": str(self.socket)}
+        command: list[str | Path] = [server / "bin" / "postgres", "-D", self.data]
+        for name, value in (settings | own).items():
+            command += ["-c", f"{name}={value}"]
+        with self.log.open("ab") as log:
+            begin = log.tell()
+            self._postmaster = process.spawn(
+                command, as_server=True, deadly=signal.SIGQUIT, stdout=log, stderr=log
+            )
+        self._ledger.add_process(self._postmaster.pid)
+        deadline = time.monotonic() + START_PATIENCE
+        while True:
+            try:
+                with self.connect():
+                    return
+            except psycopg.OperationalError as error:
+                if self._postmaster.poll() is not None or time.monotonic() > deadline:
+                    self.stop(signal.SIGQUIT)
+                    raise ServerFailed(
+                        f"the server did not start: {self._log_end(begin)}"
+                    ) from error
+                time.sleep(0.02)
+
+    def _log_end(self, begin: int) -> str:
+        with self.log.open("rb") as log:
+            log.seek(begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        telling = [line for line in lines if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL", line)]
+        return "; ".join((telling or lines)[-5:]) or "it said nothing"
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """Connect as the superuser, in autocommit mode."""
+        connection = psycopg.connect(
+            host=str(self.socket),
+            user="postgres",
+            dbname="postgres",
+            autocommit=True,
+            connect_timeout=10,
+        )
+        with connection:
+            yield connection
+
+    def postmaster(self) -> int:
+        """Return the number of the running postmaster's process."""
+        assert self._postmaster is not None
+        return self._postmaster.pid
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""
+        if self._postmaster is None:
+            return
+        process.end(self._postmaster, how, patience=300 if how == signal.SIGINT else 30)
+        self._postmaster = None
+
+    def segments(self) -> int:
+        """Return how many WAL segments lie in pg_wal."""
+        return sum(1 for one in self.wal.iterdir() if re.fullmatch(r"[0-9A-F]{24}", one.name))
+
+    def read_into_memory(self) -> int:
+        """Read the databases' files into the page cache; return how many bytes they are."""
+        total = 0
+        buffer = bytearray(1 << 20)
+        for folder, _, names in os.walk(self.data / "base"):
+            for name in names:
+                with (Path(folder) / name).open("rb", buffering=0) as stream:
+                    while size := stream.readinto(buffer):
+                        total += size
+        return total

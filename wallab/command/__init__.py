@@ -1,0 +1,1 @@
+"""The lab's commands, one module each; scripts/ are thin over them."""

@@ -1,0 +1,142 @@
+"""scripts/run-matrix: measure an experiment of matrix.toml."""
+
+import secrets
+import sys
+from pathlib import Path
+
+import click
+
+from wallab import builder, buildsystem, matrix, paths, reference, run, series, source, tabulation
+from wallab import manifest as manifests
+from wallab.command import outcome
+from wallab.command.tabulate import find_run
+from wallab.errors import LabError
+from wallab.manifest import Manifest
+from wallab.matrix import Cell
+from wallab.progress import say
+from wallab.testbed import utc
+
+EPILOG = """\b
+Examples:
+  scripts/run-matrix                            the thread's table, about 10 minutes
+  scripts/run-matrix thread --preset smoke      2 to 3 minutes
+  scripts/run-matrix --source ~/postgresql      on another tree
+  scripts/run-matrix --resume latest            go on after an interruption
+  scripts/run-matrix --dry-run                  list what would be measured
+"""
+
+
+def build_all(cells: list[Cell], source_name: str, system: str) -> dict[str, builder.Server]:
+    """Build the variants that the cells need."""
+    catalog = series.read()
+    found = source.resolve(source_name)
+    names = list(dict.fromkeys(cell["variant"] for cell in cells))
+    variants = {name: series.patches_of(catalog, name, found) for name in names}
+    servers = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
+    return {server.build.variant: server for server in servers}
+
+
+def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
+    """Print the cells, a line each."""
+    for cell in cells:
+        print("\t".join(cell.values()))
+    say(f"{len(cells)} cells × {plan.rounds} rounds, less those that a variant lacks; {plan.about}")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("experiment", default="thread")
+@click.option("--preset", default="quick", show_default=True, help="How much is measured.")
+@click.option(
+    "--source",
+    "source_name",
+    default=None,
+    help="Major version, directory, tarball, or DIRECTORY@REF; else the experiment's.",
+)
+@click.option(
+    "--build-system",
+    "system",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "meson", "autoconf"]),
+)
+@click.option("--seed", type=click.IntRange(0), help="Of the order of the cells; else random.")
+@click.option("--resume", metavar="RUN", help="Go on with an interrupted run.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Where the run goes; must not exist. Else below results/.",
+)
+@click.option(
+    "--matrix",
+    "matrix_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Another matrix.toml.",
+)
+@click.option("--dry-run", "list_only", is_flag=True, help="List the cells, measure nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+def command(
+    experiment: str,
+    preset: str,
+    source_name: str | None,
+    system: str,
+    seed: int | None,
+    resume: str | None,
+    output: Path | None,
+    matrix_file: Path | None,
+    list_only: bool,
+    as_json: bool,
+) -> None:
+    """Measure EXPERIMENT (default: thread) and print its table.
+
+    Without arguments: the thread's table at preset quick, on simulated drives.
+    """
+    before: Manifest | None = None
+    if resume:
+        folder = find_run(resume)
+        before = manifests.load(folder)
+        experiment, preset, seed = before.name, before.preset_name, before.seed
+        source_name = source_name or before.experiment.source
+    else:
+        folder = output or run.new_folder(paths.RESULTS, experiment)
+        if folder.exists():
+            raise LabError(f"{folder} is there already; name another --output, or --resume it")
+    chosen, how_much = matrix.choose(matrix.read(matrix_file), experiment, preset)
+    if chosen.reference:
+        reference.load(chosen.reference)
+    chosen = matrix.with_source(chosen, source_name)
+    cells = matrix.cells(chosen, how_much)
+    if list_only:
+        dry_run(how_much, cells)
+        return
+    run.check_rights()
+    servers = build_all(cells, chosen.source, system)
+    plan = Manifest(
+        name=experiment,
+        preset_name=preset,
+        started=utc(),
+        seed=secrets.randbits(32) if seed is None else seed,
+        lab=manifests.lab_state(),
+        machine=manifests.machine(),
+        experiment=chosen,
+        preset=how_much,
+        cells=tuple(cells),
+        builds={name: server.build for name, server in servers.items()},
+        methods={},
+        drives=manifests.drive_parameters(chosen),
+    )
+    paths_of = {name: server.path for name, server in servers.items()}
+    try:
+        run.Run(folder, plan, paths_of).measure(resumed=before is not None)
+    except KeyboardInterrupt:
+        if (folder / run.SAMPLES).exists():
+            say(f"go on with: scripts/run-matrix --resume {folder}")
+        raise
+    table = tabulation.write_files(folder)
+    sys.stdout.write(tabulation.FORMATS["json" if as_json else "text"](table))
+    say(f"results: {folder}")
+
+
+if __name__ == "__main__":
+    sys.exit(outcome.run(command, "run-matrix"))

@@ -1,0 +1,160 @@
+"""The table as plain text, in the layout that the thread used."""
+
+import re
+from collections.abc import Callable
+
+from wallab.summary import Summary
+from wallab.table import Table, variant_title
+
+Show = Callable[[Summary], str]
+
+
+def header(column: str) -> list[str]:
+    """Break a column's name as the thread did: fsync_/direct, fsync=/false, fdata/sync."""
+    if column == "fdatasync":
+        return ["fdata", "sync"]
+    return [part for part in re.split(r"(?<=[_=])", column) if part]
+
+
+def tps(cell: Summary) -> str:
+    """The mean, or why there is none."""
+    if cell.tps is None:
+        return {"N/A": "(N/A)", "failed": "failed", "not run": "not run"}.get(cell.state, "?")
+    mark = "!" if cell.warnings or cell.failed else ""
+    return f"{cell.tps.mean:.1f}{mark}"
+
+
+def spread(cell: Summary) -> str:
+    """Half the width of the 95% interval."""
+    if cell.tps is None:
+        return ""
+    if cell.tps.half_width is None:
+        return "one run"
+    return f"± {cell.tps.half_width:.1f}"
+
+
+def relative(cell: Summary) -> str:
+    """TPS as a share of the row's reference column."""
+    return f"{cell.relative:.3f}" if cell.relative is not None else ""
+
+
+def published(cell: Summary) -> str:
+    """The published figure."""
+    return f"{cell.reference:.1f}" if cell.reference is not None else ""
+
+
+def published_relative(cell: Summary) -> str:
+    """The published figure as a share of its row's."""
+    return f"{cell.reference_relative:.3f}" if cell.reference_relative is not None else ""
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _evidence(name: str, digits: int = 2, unit: float = 1.0) -> Show:
+    def show(cell: Summary) -> str:
+        value = getattr(cell.evidence, name) if cell.evidence else None
+        return _number(value / unit if value is not None else None, digits)
+
+    return show
+
+
+def _flags(cell: Summary) -> str:
+    names = {
+        "none": "buffer",
+        "O_DIRECT": "D",
+        "O_SYNC": "S",
+        "O_DSYNC": "Y",
+        "O_DIRECT|O_SYNC": "D+S",
+        "O_DIRECT|O_DSYNC": "D+Y",
+    }
+    return "/".join(names.get(f, f) for f in cell.evidence.open_flags) if cell.evidence else ""
+
+
+def _grid(table: Table, lines: list[tuple[str, Show]], *, rows_with: Show | None = None) -> str:
+    """A grid with several lines a row; a row's lines that are empty are left out."""
+    heads = [header(column) for column in table.columns]
+    depth = max(map(len, heads))
+    left: list[list[str]] = [[""] * len(table.row_axes) for _ in range(depth)]
+    left[-1] = [
+        {"variant": "patch", "write_cache": "writeback cache"}.get(axis, axis)
+        for axis in table.row_axes
+    ]
+    body: list[list[str]] = [
+        [*left[i], *(([""] * (depth - len(head)) + head)[i] for head in heads)]
+        for i in range(depth)
+    ]
+    breaks = [len(body)]
+    for row in table.rows:
+        if rows_with and not any(cell and rows_with(cell) for cell in row.cells):
+            continue
+        titles = [
+            variant_title(value) if axis == "variant" else value
+            for axis, value in zip(table.row_axes, row.head, strict=True)
+        ]
+        for number, (label, show) in enumerate(lines):
+            shown = [show(cell) if cell else "" for cell in row.cells]
+            if number and not any(shown):
+                continue
+            head = titles if number == 0 else [*([""] * (len(titles) - 1)), label]
+            body.append([*head, *shown])
+        breaks.append(len(body))
+    first = len(table.row_axes)
+    widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
+
+    def line_of(cells: list[str]) -> str:
+        padded = [
+            cell.ljust(width) if i < first else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return " | ".join(padded).rstrip()
+
+    rule = "-+-".join("-" * width for width in widths)
+    several = len(lines) > 1
+    output: list[str] = []
+    for number, cells in enumerate(body):
+        if number == breaks[0] or (several and number in breaks):
+            output.append(rule)
+        output.append(line_of(cells))
+    return "\n".join(output)
+
+
+def render(table: Table) -> str:
+    """Return the table, the published one beside it, and what explains the figures."""
+    parts = [table.title, table.subtitle, ""]
+    lines: list[tuple[str, Show]] = [("", tps), ("95% interval", spread)]
+    if table.reference:
+        lines.append((table.reference.title, published))
+    parts += ["TPS", _grid(table, lines), ""]
+    if any(cell and cell.relative is not None for row in table.rows for cell in row.cells):
+        ratios: list[tuple[str, Show]] = [("", relative)]
+        if table.reference:
+            ratios.append((table.reference.title, published_relative))
+        parts += ["TPS relative to the first column of the row", _grid(table, ratios), ""]
+    evidence: list[tuple[str, Show]] = [
+        ("WAL open", _flags),
+        ("writes/tx", _evidence("writes_per_transaction")),
+        ("kB/write", _evidence("bytes_per_write", 1, 1024)),
+        ("syncs/tx", _evidence("syncs_per_transaction")),
+        ("drive writes/tx", _evidence("drive_writes_per_transaction")),
+        ("drive flushes/tx", _evidence("drive_flushes_per_transaction")),
+        ("revolutions/tx", _evidence("revolutions_per_transaction")),
+    ]
+    parts += [
+        "What the server, the kernel and the WAL drive counted "
+        "(open flags: D O_DIRECT, S O_SYNC, Y O_DSYNC)",
+        _grid(table, [("", lambda _: ""), *evidence]),
+        "",
+    ]
+    notes = ["(N/A): the variant has no such method."]
+    if any("on-unflushed" in row.head for row in table.rows):
+        notes.append(
+            "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
+            "a power cut can lose acknowledged commits."
+        )
+    for text, where in table.notes:
+        places = "; ".join(f"{row}, {column}" for row, column in where[:6])
+        more = f" and {len(where) - 6} more" if len(where) > 6 else ""
+        notes.append(f"! {text}: {places}{more}")
+    return "\n".join([*parts, *notes]) + "\n"

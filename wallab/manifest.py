@@ -1,0 +1,141 @@
+"""manifest.json: everything about a run that can move its numbers, and that its samples lack."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wallab import __version__, jsonfile, paths
+from wallab.builder import Build
+from wallab.errors import LabError
+from wallab.matrix import Cell, Experiment, Preset
+from wallab.simulated import profile
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine that measured."""
+
+    system: str
+    kernel: str
+    cpu: str
+    cpus: int
+    memory_kb: int
+    governor: str
+    mitigations: dict[str, str]
+    python: str
+
+
+class Manifest(msgspec.Struct):
+    """manifest.json."""
+
+    name: str
+    preset_name: str
+    started: str
+    seed: int
+    lab: dict[str, str]
+    """Version and git state of the lab."""
+    machine: Machine
+    experiment: Experiment
+    preset: Preset
+    cells: tuple[Cell, ...]
+    builds: dict[str, Build]
+    """Variant -> its server."""
+    methods: dict[str, tuple[str, ...]]
+    """Variant -> its values of wal_sync_method; a cell without one is N/A."""
+    drives: dict[str, dict[str, str]]
+    """Drive -> the parameters of its profile."""
+    template: dict[str, Any] = {}
+    """What was found out about the cluster that every cell starts from."""
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def machine() -> Machine:
+    """Describe this machine."""
+    cpu = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    holes = Path("/sys/devices/system/cpu/vulnerabilities")
+    memory = Path("/proc/meminfo").read_text().split()[1]
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        system = platform.system()
+    return Machine(
+        system=system,
+        kernel=f"{platform.release()} {platform.version()}",
+        cpu=cpu,
+        cpus=len(os.sched_getaffinity(0)),
+        memory_kb=int(memory),
+        governor=_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        mitigations={one.name: _first_line(str(one)) for one in sorted(holes.glob("*"))},
+        python=platform.python_version(),
+    )
+
+
+def lab_state() -> dict[str, str]:
+    """Return the lab's version, its commit and whether its files differ from that."""
+    git = ["git", "-c", f"safe.directory={paths.LAB}", "-C", str(paths.LAB)]
+
+    def ask(*arguments: str) -> str:
+        try:
+            result = subprocess.run([*git, *arguments], capture_output=True, text=True)
+        except OSError:
+            return ""
+        return result.stdout.strip() if result.returncode == 0 else ""
+
+    changed = ask("status", "--porcelain", "--untracked-files=no")
+    return {
+        "version": __version__,
+        "commit": ask("rev-parse", "HEAD"),
+        "changed": "yes" if changed else "no",
+    }
+
+
+def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
+    """Return the parameters of the experiment's drives."""
+    return {
+        name: {"profile": drive.profile} | profile(drive.profile)
+        for name, drive in experiment.drive.items()
+    }
+
+
+def load(run: Path) -> Manifest:
+    """Read the manifest of a run; LabError if that is no run."""
+    file = run / "manifest.json"
+    try:
+        return jsonfile.load(file, Manifest)
+    except OSError as error:
+        raise LabError(f"{run}: no run of the lab ({file.name}: {error.strerror})") from None
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{file}: {error}") from None
+
+
+def difference(old: Manifest, new: Manifest) -> list[str]:
+    """Name what differs between two manifests that should describe the same measurement."""
+    differing = []
+    for field in (
+        "name",
+        "preset_name",
+        "experiment",
+        "preset",
+        "cells",
+        "methods",
+        "drives",
+        "machine",
+    ):
+        if jsonfile.dumps(getattr(old, field)) != jsonfile.dumps(getattr(new, field)):
+            differing.append({"name": "experiment", "preset_name": "preset"}.get(field, field))
+    if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
+        differing.append("source, patches or compiler")
+    return list(dict.fromkeys(differing))

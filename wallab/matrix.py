@@ -1,0 +1,207 @@
+"""matrix.toml: the experiments, their cells and their presets."""
+
+import itertools
+import re
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from wallab import paths, series
+from wallab.errors import LabError
+from wallab.simulated import FILE_SYSTEMS, WRITE_CACHES, WriteCache, profile
+from wallab.strict import read_toml
+from wallab.workload import WORKLOADS
+
+FSYNC_OFF = "fsync=false"
+"""The value of the axis sync that stands for a server that never syncs."""
+
+METHODS = (
+    "fdatasync",
+    "fsync",
+    "fsync_writethrough",
+    "open_datasync",
+    "open_sync",
+    "fdatasync_direct",
+    "fsync_direct",
+    "open_datasync_direct",
+    "open_direct",
+)
+"""The values of wal_sync_method in any variant."""
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Cell = dict[str, str]
+"""One point of the axes: axis -> value, in the order of the experiment's axes."""
+
+
+class Drive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A drive of the test bed."""
+
+    profile: str
+    size_mb: Annotated[int, msgspec.Meta(ge=512)]
+    filesystem: str = "xfs"
+    write_cache: WriteCache | None = None
+    """Fixed; without it the axis write_cache decides."""
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much is measured."""
+
+    about: str
+    scale: Positive
+    """pgbench's -s."""
+    clients: Positive
+    rounds: Positive
+    transactions: Positive | None = None
+    """For each client (pgbench -t); either this or seconds."""
+    seconds: Positive | None = None
+    """Of a measured run (pgbench -T)."""
+    warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
+    only: tuple[dict[str, str | list[str]], ...] = ()
+    """Axis -> value or values of the cells that stay; a cell stays if one of them fits."""
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of matrix.toml."""
+
+    title: str
+    source: str
+    workload: str
+    rows: tuple[str, ...]
+    column: str
+    axes: dict[str, tuple[str, ...]]
+    drive: dict[str, Drive]
+    settings: dict[str, str]
+    preset: dict[str, Preset]
+    relative_to: str | None = None
+    reference: str | None = None
+
+
+class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """matrix.toml."""
+
+    experiment: dict[str, Experiment]
+
+
+def read(file: Path | None = None) -> Matrix:
+    """Read matrix.toml; LabError names the file, the key and what was expected."""
+    file = file or paths.MATRIX
+    matrix = read_toml(file, Matrix)
+    for name, experiment in matrix.experiment.items():
+        try:
+            _check(experiment)
+        except LabError as error:
+            raise LabError(f"{file}: experiment.{name}.{error}") from None
+    return matrix
+
+
+def _check(experiment: Experiment) -> None:
+    """Check what the types cannot say; the LabError begins with the key."""
+    _check_axes(experiment)
+    if sorted((*experiment.rows, experiment.column)) != sorted(experiment.axes):
+        raise LabError("rows: expected every axis but the column's, each once")
+    if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
+        raise LabError(f"relative_to: expected a value of the axis {experiment.column}")
+    if experiment.workload not in WORKLOADS:
+        raise LabError(
+            f"workload: unknown “{experiment.workload}”; expected {', '.join(WORKLOADS)}"
+        )
+    if experiment.reference and not reference_file(experiment.reference).is_file():
+        raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
+    if set(experiment.drive) != {"wal", "data"}:
+        raise LabError("drive: expected drive.wal and drive.data")
+    for name, drive in experiment.drive.items():
+        if drive.filesystem not in FILE_SYSTEMS:
+            raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
+        try:
+            profile(drive.profile)
+        except LabError as error:
+            raise LabError(f"drive.{name}.profile: {error}") from None
+    for setting in experiment.settings:
+        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
+            raise LabError(f"settings: “{setting}” is no name of a setting")
+    for name, preset in experiment.preset.items():
+        try:
+            _check_preset(preset, experiment)
+        except LabError as error:
+            raise LabError(f"preset.{name}{error}") from None
+
+
+def _check_axes(experiment: Experiment) -> None:
+    known = {
+        "variant": tuple(series.read().variant),
+        "write_cache": WRITE_CACHES,
+        "sync": (FSYNC_OFF, *METHODS),
+    }
+    for axis, values in experiment.axes.items():
+        if axis not in known:
+            raise LabError(f"axes: unknown axis “{axis}”; expected {', '.join(known)}")
+        if not values or len(set(values)) != len(values):
+            raise LabError(f"axes.{axis}: expected at least one value, and none twice")
+        for value in values:
+            if value not in known[axis]:
+                raise LabError(
+                    f"axes.{axis}: unknown value “{value}”; expected one of "
+                    f"{', '.join(known[axis])}"
+                )
+    if missing := set(known) - set(experiment.axes):
+        raise LabError(f"axes: missing: {', '.join(sorted(missing))}")
+
+
+def _check_preset(preset: Preset, experiment: Experiment) -> None:
+    if (preset.transactions is None) == (preset.seconds is None):
+        raise LabError(": expected either transactions or seconds")
+    for condition in preset.only:
+        for axis, values in condition.items():
+            allowed = experiment.axes.get(axis)
+            if allowed is None:
+                raise LabError(f".only: unknown axis “{axis}”")
+            for value in [values] if isinstance(values, str) else values:
+                if value not in allowed:
+                    raise LabError(
+                        f".only: “{value}” is not on the axis {axis}; "
+                        f"expected one of {', '.join(allowed)}"
+                    )
+
+
+def with_source(experiment: Experiment, source: str | None) -> Experiment:
+    """Return the experiment on another source, if one is named."""
+    return msgspec.structs.replace(experiment, source=source) if source else experiment
+
+
+def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
+    """Return the write cache that the drive has in the cell."""
+    return drive.write_cache or msgspec.convert(cell["write_cache"], WriteCache)
+
+
+def reference_file(name: str) -> Path:
+    """Return where the published figures of that name are."""
+    return paths.REFERENCE / f"{name}.toml"
+
+
+def choose(matrix: Matrix, experiment: str, preset: str) -> tuple[Experiment, Preset]:
+    """Return the experiment and its preset by name."""
+    found = matrix.experiment.get(experiment)
+    if found is None:
+        raise LabError(f"no experiment “{experiment}”; there are {', '.join(matrix.experiment)}")
+    how_much = found.preset.get(preset)
+    if how_much is None:
+        raise LabError(f"{experiment} has no preset “{preset}”; it has {', '.join(found.preset)}")
+    return found, how_much
+
+
+def cells(experiment: Experiment, preset: Preset) -> list[Cell]:
+    """Return the cells that the preset measures, in the order of the axes."""
+    points = itertools.product(*experiment.axes.values())
+    every = [dict(zip(experiment.axes, point, strict=True)) for point in points]
+    return [cell for cell in every if _stays(cell, preset)]
+
+
+def _stays(cell: Cell, preset: Preset) -> bool:
+    def fits(condition: dict[str, str | list[str]]) -> bool:
+        return all(
+            cell[axis] == values if isinstance(values, str) else cell[axis] in values
+            for axis, values in condition.items()
+        )
+
+    return not preset.only or any(fits(condition) for condition in preset.only)

@@ -1,0 +1,57 @@
+"""Mounts, and a mount namespace of the lab's own in which they end with its last process."""
+
+import ctypes
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from wallab.errors import MachineError
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS = 0x00020000
+_MS_REC = 0x4000
+_MS_PRIVATE = 1 << 18
+
+
+def enter_private_namespace() -> None:
+    """Go to a mount namespace of this process and its children alone.
+
+    Whatever is mounted there vanishes with them, also after kill -9. MachineError without rights.
+    """
+    if _LIBC.unshare(_CLONE_NEWNS) or _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None):
+        reason = os.strerror(ctypes.get_errno())
+        raise MachineError(
+            f"no private mount namespace ({reason}): simulated drives take root, and in a "
+            "container --cap-add SYS_ADMIN"
+        )
+
+
+def mount(device: Path, target: Path, filesystem: str, options: str = "") -> None:
+    """Mount the device's file system; MachineError with the kernel's reason."""
+    arguments = ["-t", filesystem, *(["-o", options] if options else [])]
+    _run(["mount", *arguments, str(device), str(target)])
+
+
+def bind(folder: Path, target: Path) -> None:
+    """Show a folder at another place, which also lets users in who may not pass its parents."""
+    _run(["mount", "--bind", str(folder), str(target)])
+
+
+def unmount(target: Path, patience: float = 20.0) -> None:
+    """Unmount, waiting for the last users to go; past the patience (s), detach it lazily."""
+    deadline = time.monotonic() + patience
+    while target.is_mount():
+        result = subprocess.run(["umount", str(target)], capture_output=True, text=True)
+        if result.returncode == 0:
+            return
+        if time.monotonic() > deadline:
+            _run(["umount", "--lazy", str(target)])
+            raise MachineError(f"{target} was busy for {patience:.0f} s: {result.stderr.strip()}")
+        time.sleep(0.02)
+
+
+def _run(command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if result.returncode:
+        raise MachineError(f"{' '.join(command)}: {result.stderr.strip()}")

@@ -1,0 +1,142 @@
+"""Apply patches to a work tree, and take them back.
+
+The tree remembers which files were touched, with their first content, so that a kill in the
+middle leaves nothing that the next start does not put right.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from wallab import jsonfile
+from wallab.errors import LabError
+from wallab.series import Patch
+
+HEADER = re.compile(r"^(?:---|\+\+\+) (?P<path>[^\t\n]+)", re.MULTILINE)
+
+
+class Touched(msgspec.Struct):
+    """What the patches of a tree touched: files that were there, and files that were not."""
+
+    changed: list[str]
+    added: list[str]
+
+
+def touched_files(patch: Patch) -> list[str]:
+    """Return the paths that the patch names, without their first component (-p1).
+
+    LabError for a path that leads out of the tree or a file that is no patch.
+    """
+    try:
+        text = patch.file.read_text(errors="surrogateescape")
+    except OSError as error:
+        raise LabError(f"patch {patch.file}: {error.strerror}") from None
+    names: list[str] = []
+    for found in HEADER.finditer(text):
+        path = found["path"].strip()
+        if path == "/dev/null" or "/" not in path:
+            continue
+        name = path.split("/", 1)[1]
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise LabError(f"patch {patch.file}: leads out of the tree: {path}")
+        names.append(name)
+    if not names:
+        raise LabError(f"patch {patch.file}: holds no unified diff (made by git or diff -u, -p1)")
+    return list(dict.fromkeys(names))
+
+
+class WorkTree:
+    """A copy of a source tree whose patches come and go.
+
+    The tree is at `path`; beside it lies what is needed to take the patches back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._saved = path.with_name(path.name + ".saved")
+        self._record = path.with_name(path.name + ".touched.json")
+
+    def restore(self) -> None:
+        """Take all patches back."""
+        if not self._record.exists():
+            return
+        touched = jsonfile.load(self._record, Touched)
+        for name in touched.added:
+            (self.path / name).unlink(missing_ok=True)
+        for name in touched.changed:
+            saved = self._saved / name
+            if saved.exists():
+                # The copy gets a new time stamp, so that the build sees the change.
+                shutil.copyfile(saved, self.path / name)
+                shutil.copymode(saved, self.path / name)
+        self._record.unlink()
+        shutil.rmtree(self._saved, ignore_errors=True)
+
+    def apply(self, patches: list[Patch], tree_name: str) -> None:
+        """Replace what is applied by these patches, in order, without fuzz.
+
+        A patch that does not apply leaves the tree restored; LabError names file, hunk and tree.
+        """
+        self.restore()
+        names = dict.fromkeys(name for patch in patches for name in touched_files(patch))
+        touched = Touched([], [])
+        for name in names:
+            original = self.path / name
+            if original.exists():
+                saved = self._saved / name
+                saved.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(original, saved)
+                touched.changed.append(name)
+            else:
+                touched.added.append(name)
+        jsonfile.save(self._record, touched)
+        for patch in patches:
+            result = subprocess.run(
+                [
+                    "patch",
+                    "-p1",
+                    "--batch",
+                    "--forward",
+                    "--fuzz=0",
+                    "--no-backup-if-mismatch",
+                    "--reject-file=-",
+                    "-i",
+                    str(patch.file.resolve()),
+                ],
+                cwd=self.path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=os.environ | {"LC_ALL": "C"},
+            )
+            if result.returncode:
+                applied = [p.name for p in patches[: patches.index(patch)]]
+                self.restore()
+                raise LabError(_refusal(patch, result.stdout + result.stderr, tree_name, applied))
+
+
+def _refusal(patch: Patch, said: str, tree_name: str, applied: list[str]) -> str:
+    """Say which hunks of which files did not apply, from the words of patch(1)."""
+    places: list[str] = []
+    file = "?"
+    for line in said.splitlines():
+        if found := re.match(r"(?:checking|patching) file '?(.+?)'?$", line):
+            file = found[1]
+        elif found := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
+            places.append(f"{file}, hunk {found[1]} (line {found[2]})")
+        elif "can't find file to patch" in line:
+            places.append("a file that the tree does not have")
+        elif "Reversed (or previously applied) patch detected" in line:
+            places.append(f"{file} (it seems to be applied already)")
+        elif "malformed patch" in line:
+            places.append(line.removeprefix("patch: **** "))
+        elif "No space left on device" in line:
+            places.append("no space left on the device")
+    on = f" with {' and '.join(applied)} applied" if applied else ""
+    where = "; ".join(dict.fromkeys(places)) or said.strip()[-300:]
+    return f"patch {patch.name} ({patch.file}) does not apply to {tree_name}{on}: {where}"

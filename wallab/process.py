@@ -1,0 +1,98 @@
+"""Child processes that never outlive the lab."""
+
+import ctypes
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from wallab.provision import SERVER_USER
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent(deadly: signal.Signals) -> Callable[[], None]:
+    """Return what a child runs before exec so that it gets the signal when the lab dies."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return prepare
+
+
+def server_user() -> str | None:
+    """The user that servers run as, or None where the lab does not run as root."""
+    return SERVER_USER if os.geteuid() == 0 else None
+
+
+def own(path: Path) -> None:
+    """Give the path to the user that servers run as."""
+    if user := server_user():
+        entry = pwd.getpwnam(user)
+        os.chown(path, entry.pw_uid, entry.pw_gid)
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    as_server: bool = False,
+    die_with_parent: bool = True,
+    deadly: signal.Signals = signal.SIGKILL,
+    cwd: Path | None = None,
+    environment: dict[str, str] | None = None,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child in a session of its own, so that Ctrl-C reaches the lab alone.
+
+    When the lab dies, however it dies, the child gets the deadly signal, unless it is to go on
+    without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as.
+    """
+    user = server_user() if as_server else None
+    base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    if not as_server:
+        base = dict(os.environ)
+    return subprocess.Popen(
+        [str(part) for part in command],
+        cwd=cwd or (Path("/") if as_server else None),
+        env=base | (environment or {}),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        # Runs after the change of user, which would clear the setting.
+        preexec_fn=_die_with_parent(deadly) if die_with_parent else None,  # noqa: PLW1509
+        user=user,
+        group=user,
+        extra_groups=[] if user else None,
+        umask=0o077 if as_server else -1,
+    )
+
+
+def end(child: subprocess.Popen[bytes], how: signal.Signals, patience: float) -> None:
+    """Send the signal and wait; past the patience (s), kill the child's whole group."""
+    if child.poll() is not None:
+        return
+    child.send_signal(how)
+    try:
+        child.wait(patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the child's session: its group, if the child has not ended by itself."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    if child.stdout is not None:
+        child.stdout.close()

@@ -1,0 +1,257 @@
+"""Install what the lab needs on this machine: Debian packages, a user, a virtual environment.
+
+Standard library only: it runs before anything is installed. Asks nothing, says what it does;
+with nothing to do it takes some 50 ms.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from wallab.paths import DRIVE, LAB, cache
+
+SERVER_USER = "wallab"
+"""The system user that PostgreSQL runs as when the lab itself runs as root."""
+
+# Debian package -> the command that shows on other systems that it is there.
+PACKAGES: dict[str, dict[str, str]] = {
+    "base": {"python3-venv": "python3"},
+    "build": {
+        "bison": "bison",
+        "bzip2": "bzip2",
+        "ccache": "ccache",
+        "flex": "flex",
+        "gcc": "gcc",
+        "git": "git",
+        "libc6-dev": "gcc",
+        "libipc-run-perl": "perl",
+        "liblz4-dev": "pkg-config",
+        "libreadline-dev": "pkg-config",
+        "liburing-dev": "pkg-config",
+        "libzstd-dev": "pkg-config",
+        "make": "make",
+        "meson": "meson",
+        "ninja-build": "ninja",
+        "patch": "patch",
+        "perl": "perl",
+        "pkg-config": "pkg-config",
+        "procps": "ps",
+        "xz-utils": "xz",
+        "zlib1g-dev": "pkg-config",
+    },
+    "drive": {
+        "e2fsprogs": "mkfs.ext4",
+        "gcc": "gcc",
+        "libc6-dev": "gcc",
+        "libfuse3-dev": "pkg-config",
+        "meson": "meson",
+        "mount": "losetup",
+        "ninja-build": "ninja",
+        "pkg-config": "pkg-config",
+        "xfsprogs": "mkfs.xfs",
+    },
+    "test": {
+        "fio": "fio",
+        "libperl-critic-perl": "perlcritic",
+        "perltidy": "perltidy",
+        "shellcheck": "shellcheck",
+        "strace": "strace",
+    },
+}
+
+
+class SetupError(Exception):
+    """This machine lacks something that cannot be installed from here."""
+
+
+def say(text: str) -> None:
+    """Print one line of progress on standard error."""
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def run(command: list[str], **environment: str) -> None:
+    """Run a command with its output on standard error; SetupError with what to do if it fails."""
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=os.environ | environment
+    )
+    if result.returncode:
+        raise SetupError(f"“{' '.join(command[:4])} …” failed; its messages are above")
+
+
+def missing_packages(names: Iterable[str]) -> list[str]:
+    """Return those of the Debian packages that are not installed."""
+    wanted = sorted(set(names))
+    shown = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted],
+        capture_output=True,
+        text=True,
+    ).stdout
+    installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+    return [name for name in wanted if name not in installed]
+
+
+def install_packages(groups: list[str]) -> None:
+    """Install the packages of the groups; where there is no apt, check for their commands."""
+    wanted = {name: probe for group in groups for name, probe in PACKAGES[group].items()}
+    if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
+        lacking = sorted({probe for probe in wanted.values() if not shutil.which(probe)})
+        if lacking:
+            raise SetupError(
+                "this is no Debian system; please install these commands, and the headers of "
+                f"readline, zlib, lz4, zstd and libfuse3: {', '.join(lacking)}"
+            )
+        return
+    missing = missing_packages(wanted)
+    if not missing:
+        return
+    apt = [
+        "apt-get",
+        "-qy",
+        "-o",
+        "Dpkg::Use-Pty=0",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+        "install",
+        "--no-install-recommends",
+    ]
+    if os.geteuid() != 0:
+        raise SetupError(f"as root, run: apt-get install {' '.join(missing)}")
+    say(f"installing Debian packages: {' '.join(missing)}")
+    run(["apt-get", "-qq", "update"])
+    run([*apt, *missing], DEBIAN_FRONTEND="noninteractive")
+
+
+def create_user() -> None:
+    """Create the system user that the servers run as; PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return
+    try:
+        pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        say(f"creating the system user {SERVER_USER} for the servers")
+        shell = "/usr/sbin/nologin"
+        run(
+            [
+                "useradd",
+                "--system",
+                "--user-group",
+                "--no-create-home",
+                "--home-dir",
+                "/nonexistent",
+                "--shell",
+                shell,
+                SERVER_USER,
+            ]
+        )
+
+
+def create_environment(requirements: Path) -> None:
+    """Create .venv with exactly the pinned packages, unless it is already like that."""
+    stamp = LAB / ".venv" / "requirements.sha256"
+    digest = hashlib.sha256()
+    for part in (requirements.read_bytes(), sys.version.encode(), str(LAB).encode()):
+        digest.update(part)
+    fingerprint = f"{requirements.name} {digest.hexdigest()}"
+    if stamp.exists():
+        have = stamp.read_text().splitlines()
+        if fingerprint in have:
+            return
+    else:
+        have = []
+    python = LAB / ".venv" / "bin" / "python"
+    say(f"installing the Python packages of {requirements.name} into .venv")
+    if not have or not python.exists():
+        shutil.rmtree(LAB / ".venv", ignore_errors=True)
+        run([sys.executable, "-m", "venv", str(LAB / ".venv")])
+    run(
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "-r",
+            str(requirements),
+        ]
+    )
+    for site in (LAB / ".venv" / "lib").glob("python3*/site-packages"):
+        (site / "wallab.pth").write_text(f"{LAB}\n")
+    kept = [line for line in have if line.split()[0] != requirements.name]
+    stamp.write_text("\n".join([*kept, fingerprint]) + "\n")
+
+
+def drive_program() -> Path:
+    """Return where the simulated drive's program is, named by the sources it is built from."""
+    digest = hashlib.sha256()
+    for file in sorted(DRIVE.rglob("*")):
+        if file.is_file() and (file.suffix in {".c", ".h", ".build"}):
+            digest.update(str(file.relative_to(DRIVE)).encode() + b"\0" + file.read_bytes())
+    return cache() / "drive" / digest.hexdigest()[:16] / "wal-drive"
+
+
+def build_drive() -> None:
+    """Compile the simulated drive, unless that was done for just these sources."""
+    program = drive_program()
+    if program.exists():
+        return
+    say("compiling the simulated drive")
+    build = program.parent / "build"
+    shutil.rmtree(program.parent, ignore_errors=True)
+    run(["meson", "setup", "--buildtype=release", "-Dwerror=true", str(build), str(DRIVE)])
+    run(["meson", "compile", "-C", str(build)])
+    shutil.copy2(build / "wal-drive", program)
+
+
+def main() -> int:
+    """Set the machine up for the groups of work named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/setup",
+        description="Install what the lab needs on this machine; asks nothing.",
+        epilog="The other scripts run this when needed. Example: scripts/setup build drive test",
+    )
+    parser.add_argument(
+        "group",
+        nargs="*",
+        metavar="build|drive|test",
+        help="what to set up for; everything if none is named",
+    )
+    parser.add_argument("--quiet", action="store_true", help="say nothing if nothing is missing")
+    arguments = parser.parse_args()
+    groups: list[str] = arguments.group
+    if unknown := set(groups) - set(PACKAGES):
+        parser.error(f"no such group: {', '.join(sorted(unknown))}; build, drive or test")
+    if not groups and not arguments.quiet:
+        groups = list(PACKAGES)
+    if sys.version_info < (3, 11):  # noqa: UP036 - it runs before anything is checked
+        say(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+        return 3
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+        with (cache() / "setup.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            install_packages(["base", *groups])
+            create_user()
+            create_environment(LAB / "requirements.txt")
+            if "test" in groups:
+                create_environment(LAB / "requirements-test.txt")
+            if "drive" in groups:
+                build_drive()
+    except (SetupError, OSError) as error:
+        say(str(error))
+        return 3
+    if not arguments.quiet:
+        say("this machine is ready")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

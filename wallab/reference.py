@@ -1,0 +1,39 @@
+"""Published figures that a table is shown beside: results/reference/*.toml."""
+
+from typing import Any
+
+import msgspec
+
+from wallab.errors import LabError
+from wallab.matrix import Cell, reference_file
+from wallab.strict import read_toml
+
+
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published table."""
+
+    title: str
+    unit: str
+    row: tuple[dict[str, Any], ...]
+    """Each with `at` (axis -> value of the row) and a figure for each column's value."""
+
+    def figure(self, cell: Cell, column: str) -> float | None:
+        """Return the published figure of the cell, if there is one."""
+        for row in self.row:
+            if all(cell[axis] == value for axis, value in row["at"].items()):
+                found = row.get(cell[column])
+                return None if found is None else float(found)
+        return None
+
+
+def load(name: str) -> Reference:
+    """Read the published figures of that name."""
+    file = reference_file(name)
+    reference = read_toml(file, Reference)
+    for number, row in enumerate(reference.row, 1):
+        if not isinstance(row.get("at"), dict):
+            raise LabError(f"{file}: row {number}: expected at = {{ axis = value, … }}")
+        for column, figure in row.items():
+            if column != "at" and not isinstance(figure, int | float):
+                raise LabError(f"{file}: row {number}, {column}: expected a number")
+    return reference

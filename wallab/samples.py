@@ -1,0 +1,85 @@
+"""samples.jsonl: the raw samples of a run, appended and synced one by one."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from wallab import jsonfile
+from wallab.errors import LabError
+from wallab.matrix import Cell
+from wallab.walactivity import WalCounters
+from wallab.workload import Measured
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured run of a cell, or the account of why it failed."""
+
+    cell: Cell
+    round: int
+    """From 1."""
+    position: int
+    """In the round, from 1."""
+    started: str
+    """UTC."""
+    state: Literal["measured", "failed"]
+    error: str = ""
+    figures: Measured | None = None
+    wal: WalCounters | None = None
+    drive: dict[str, dict[str, Any]] = {}
+    """Drive -> what its counters gained while measuring; lateness as it was at the end."""
+    write_cache: dict[str, dict[str, str]] = {}
+    """Drive -> its write cache and the kernel's belief, read back after measuring."""
+    open_flags: dict[str, int] = {}
+    """How the kernel saw the WAL segment opened -> number of server processes."""
+    phases: dict[str, float] = {}
+    """Phase -> seconds it took."""
+
+
+class SampleFile:
+    """An append-only file of samples."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, sample: Sample) -> None:
+        """Append the sample and wait until it is on the disk."""
+        with self.path.open("ab") as stream:
+            stream.write(jsonfile.dumps(sample) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def read(self) -> list[Sample]:
+        """Return all samples.
+
+        A last line that a kill cut short does not count; LabError for any other damage.
+        """
+        if not self.path.exists():
+            return []
+        samples: list[Sample] = []
+        content = self.path.read_bytes()
+        lines = content.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
+            try:
+                samples.append(jsonfile.loads(line, Sample))
+            except msgspec.MsgspecError as error:
+                if number == len(lines):
+                    break
+                raise LabError(f"{self.path}, line {number}: not a sample: {error}") from None
+        return samples
+
+    def set_aside_damaged_end(self) -> bool:
+        """Move a last line that a kill cut short to a file beside; return whether there was one."""
+        if not self.path.exists():
+            return False
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole == len(content):
+            return False
+        with self.path.with_suffix(".damaged").open("ab") as aside:
+            aside.write(content[whole:] + b"\n")
+        os.truncate(self.path, whole)
+        return True

@@ -1,0 +1,196 @@
+"""A simulated drive with a file system on it: server, loop device, mount.
+
+The server (drive/) offers the drive as one file through FUSE; a loop device over it carries the
+file system. All of it is undone by `close`, and by the kernel if the lab is killed.
+"""
+
+import contextlib
+import select
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from wallab import mounts, paths, process, provision
+from wallab.drivecontrol import DriveControl
+from wallab.errors import LabError, MachineError
+from wallab.ledger import Ledger
+from wallab.loop import LoopDevice
+
+WriteCache = Literal["off", "on", "on-unflushed"]
+WRITE_CACHES: tuple[WriteCache, ...] = ("off", "on", "on-unflushed")
+
+# What the kernel is told: with “write through” it sends no flushes.
+_KERNEL_MODE = {"off": "write through", "on": "write back", "on-unflushed": "write through"}
+
+
+def as_read_back(state: WriteCache) -> dict[str, str]:
+    """Return what `SimulatedDrive.write_cache` reads back in that state."""
+    return {"drive": "off" if state == "off" else "on", "kernel": _KERNEL_MODE[state]}
+
+
+FILE_SYSTEMS = {
+    # -K: no discards, which would take the simulated drive's time for nothing.
+    "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+}
+
+
+def profile(name: str) -> dict[str, str]:
+    """Read the drive profile of that name: parameters of the drive as it takes them."""
+    folder = paths.DRIVE / "profiles"
+    file = folder / f"{name}.toml"
+    known = sorted(one.stem for one in folder.glob("*.toml"))
+    if name not in known:
+        raise LabError(f"no drive profile “{name}”; there are {', '.join(known)}")
+    try:
+        data: dict[str, Any] = tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise LabError(f"{file}: {error}") from None
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in data.items()
+    }
+
+
+class SimulatedDrive:
+    """A running simulated drive, its loop device and, between mount and unmount, its files.
+
+    `folder` holds the control socket and the FUSE mount; `mount_point` is where files are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        profile_name: str,
+        size: int,
+        filesystem: str,
+        ledger: Ledger,
+        *,
+        die_with_lab: bool = True,
+    ) -> None:
+        """Start the drive, empty, with timing off and the write cache off. Size in bytes."""
+        if filesystem not in FILE_SYSTEMS:
+            raise LabError(f"no file system “{filesystem}”; there are {', '.join(FILE_SYSTEMS)}")
+        self.name = name
+        self.profile = profile_name
+        self.size = size
+        self.filesystem = filesystem
+        self._ledger = ledger
+        self._undo = contextlib.ExitStack()
+        self.folder = ledger.folder / f"drive-{name}"
+        self.mount_point = ledger.folder / name
+        fuse = self.folder / "fuse"
+        try:
+            fuse.mkdir(parents=True)
+            self.mount_point.mkdir()
+            self.server = self._serve(fuse, profile(profile_name), die_with_lab)
+            self.control = DriveControl(self.socket)
+            self._undo.callback(self.control.close)
+            self.loop = LoopDevice(fuse / "disk")
+            self._undo.callback(self.loop.detach)
+            ledger.add_loop(self.loop.path)
+            self.set_write_cache("off")
+            self._make_filesystem()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def socket(self) -> Path:
+        """The drive's control socket."""
+        return self.folder / "control"
+
+    def _serve(
+        self, fuse: Path, parameters: dict[str, str], die_with_lab: bool
+    ) -> subprocess.Popen[bytes]:
+        command: list[str | Path] = [
+            provision.drive_program(),
+            "--mount",
+            fuse,
+            "--control",
+            self.socket,
+            "--size",
+            str(self.size),
+            "--write-cache",
+            "off",
+            "--timing",
+            "off",
+        ]
+        for key, value in parameters.items():
+            command += ["--set", f"{key}={value}"]
+        log = self.folder / "log"
+        with log.open("wb") as errors:
+            server = process.spawn(
+                command, stdout=subprocess.PIPE, stderr=errors, die_with_parent=die_with_lab
+            )
+        self._undo.callback(process.end, server, signal.SIGTERM, 10)
+        self._ledger.add_process(server.pid)
+        assert server.stdout is not None
+        self._undo.callback(server.stdout.close)
+        ready, _, _ = select.select([server.stdout], [], [], 30)
+        if not ready or server.stdout.readline() != b"ready\n":
+            said = log.read_text(errors="replace").strip()
+            code = server.poll()
+            message = f"the simulated drive did not start: {said or 'it said nothing for 30 s'}"
+            raise LabError(message) if code == LabError.exit_code else MachineError(message)
+        return server
+
+    def _make_filesystem(self) -> None:
+        command = [*FILE_SYSTEMS[self.filesystem], str(self.loop.path)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise MachineError(f"{' '.join(command)}: {result.stderr.strip()}")
+
+    def set_write_cache(self, state: WriteCache) -> None:
+        """Switch the drive's cache, and tell the kernel what it needs to know of it.
+
+        Both are read back; MachineError if one did not take. Takes effect on a mounted file
+        system too.
+        """
+        wanted = as_read_back(state)
+        self.control.ask(f"write-cache {wanted['drive']}")
+        self.loop.cache_mode = wanted["kernel"]
+        if (found := self.write_cache()) != wanted:
+            raise MachineError(f"the simulated drive's write cache stays {found}, not {wanted}")
+
+    def write_cache(self) -> dict[str, str]:
+        """Read back what set_write_cache set: the drive's cache, and the kernel's belief."""
+        return {
+            "drive": str(self.control.ask("state")["write_cache"]),
+            "kernel": self.loop.cache_mode,
+        }
+
+    def timing(self, on: bool) -> None:
+        """Switch between a drive that takes its time and one that takes none."""
+        self.control.ask(f"timing {'on' if on else 'off'}")
+
+    def mount(self, options: str = "") -> None:
+        """Mount the file system; its root belongs to the user that servers run as."""
+        mounts.mount(self.loop.path, self.mount_point, self.filesystem, options)
+        process.own(self.mount_point)
+
+    def unmount(self) -> None:
+        """Unmount the file system."""
+        mounts.unmount(self.mount_point)
+
+    def snapshot(self) -> None:
+        """Keep the present content, of an unmounted file system, for restore."""
+        self.loop.forget()
+        self.control.ask_idle("snapshot")
+
+    def restore(self) -> None:
+        """Bring the kept content back; the file system must be unmounted."""
+        self.loop.forget()
+        self.control.ask_idle("restore")
+
+    def close(self) -> None:
+        """Undo everything; safe to call twice."""
+        with contextlib.suppress(MachineError, LabError, AttributeError):
+            self.timing(False)
+        try:
+            if self.mount_point.is_mount():
+                self.unmount()
+        finally:
+            self._undo.close()

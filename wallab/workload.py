@@ -1,0 +1,96 @@
+"""What the clients do: pgbench, its loading, its runs and what it reports."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from wallab import process
+from wallab.errors import LabError
+
+WORKLOADS = ("tpcb-like",)
+"""pgbench's built-in scripts that an experiment may name."""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What pgbench reports of one run."""
+
+    tps: float
+    """Transactions a second, without the time that connecting took."""
+    transactions: int
+    failed: int
+    latency_ms: float
+    connecting_ms: float
+
+
+class RunFailed(Exception):
+    """pgbench ended with an error."""
+
+
+_FIGURES = {
+    "tps": r"^tps = ([\d.]+) \(without initial connection time\)",
+    "transactions": r"^number of transactions actually processed: (\d+)",
+    "failed": r"^number of failed transactions: (\d+)",
+    "latency_ms": r"^latency average = ([\d.]+) ms",
+    "connecting_ms": r"^initial connection time = ([\d.]+) ms",
+}
+
+
+def parse(report: str) -> Measured:
+    """Read pgbench's report (14 and later); RunFailed if a figure is missing."""
+    values: dict[str, float] = {"failed": 0.0}
+    for name, pattern in _FIGURES.items():
+        if found := re.search(pattern, report, re.MULTILINE):
+            values[name] = float(found[1])
+        elif name not in values:
+            raise RunFailed(f"pgbench's report has no {name}: {report.strip()[-300:]}")
+    return msgspec.convert(
+        values | {name: int(values[name]) for name in ("transactions", "failed")}, Measured
+    )
+
+
+class Pgbench:
+    """The pgbench of an installed server, connected to a running one."""
+
+    def __init__(self, server: Path, socket: Path) -> None:
+        self._program = server / "bin" / "pgbench"
+        self._environment = {"PGHOST": str(socket), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start pgbench; its output goes to pipes."""
+        return process.spawn(
+            [self._program, *arguments],
+            as_server=True,
+            environment=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def load(self, scale: int) -> None:
+        """Create and fill pgbench's tables; LabError if that fails."""
+        child = self.start("-i", "-q", "-s", str(scale))
+        try:
+            _, errors = child.communicate()
+        finally:
+            process.end_group(child)
+        if child.returncode:
+            raise LabError(f"pgbench -i failed: {errors.decode(errors='replace').strip()[-500:]}")
+
+    @staticmethod
+    def arguments(
+        script: str, clients: int, *, seconds: int | None = None, transactions: int | None = None
+    ) -> list[str]:
+        """Return the arguments of a run: so many seconds, or transactions for each client."""
+        amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
+        # One thread, as pgbench of 2005 had.
+        return ["-n", "-b", script, "-c", str(clients), "-j", "1", *amount]
+
+    @staticmethod
+    def finish(child: subprocess.Popen[bytes]) -> Measured:
+        """Wait for a run and return its figures; RunFailed if it ended with an error."""
+        output, errors = child.communicate()
+        if child.returncode:
+            said = errors.decode(errors="replace").strip()
+            raise RunFailed(f"pgbench exited with {child.returncode}: {said[-500:]}")
+        return parse(output.decode(errors="replace"))
