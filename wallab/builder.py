@@ -83,6 +83,18 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
+def cheapest_order(variants: dict[str, list[Patch]]) -> list[str]:
+    """Return the variants so that each differs from the one before in as few patches as can be."""
+    left = dict(variants)
+    order: list[str] = []
+    applied: set[Patch] = set()
+    while left:
+        nearest = min(left, key=lambda name: len(applied ^ set(left[name])))
+        order.append(nearest)
+        applied = set(left.pop(nearest))
+    return order
+
+
 class Builder:
     """Builds variants of one source with one build system."""
 
@@ -128,14 +140,15 @@ class Builder:
 
         LabError or MachineError where one cannot be built; those before it are kept.
         """
-        servers: list[Server] = []
-        for variant, patches in variants.items():
+        servers: dict[str, Server] = {}
+        for variant in cheapest_order(variants):
+            patches = variants[variant]
             if (server := self.have(variant, patches)) is None:
                 with self._locked():
                     # Somebody else may have built it while this one waited.
                     server = self.have(variant, patches) or self._build(variant, patches)
-            servers.append(server)
-        return servers
+            servers[variant] = server
+        return [servers[variant] for variant in variants]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -158,8 +171,11 @@ class Builder:
         if not path.exists():
             partial = self._home / "src.partial"
             shutil.rmtree(partial, ignore_errors=True)
-            unpack(self.source, partial)
-            partial.rename(path)
+            try:
+                unpack(self.source, partial)
+                partial.rename(path)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
         return WorkTree(path)
 
     def _build(self, variant: str, patches: list[Patch]) -> Server:

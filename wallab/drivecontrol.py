@@ -6,7 +6,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from wallab.errors import LabError, MachineError
+
+
+class DriveReading(msgspec.Struct, frozen=True):
+    """What a drive counted, by the names of drive/README.md; times in ns, by the drive's clock."""
+
+    counters: dict[str, int]
+    lateness: dict[str, int]
+    """How late answers were delivered, in real time: count, p50_ns, p99_ns, max_ns."""
 
 
 class DriveControl:
@@ -37,9 +47,9 @@ class DriveControl:
             raise LabError(f"the simulated drive refuses “{command}”: {answer.get('error')}")
         return answer
 
-    def counters(self) -> dict[str, Any]:
-        """Return the drive's counters."""
-        return self.ask("counters")
+    def reading(self) -> "DriveReading":
+        """Return the drive's counters since the last reset."""
+        return msgspec.convert(self.ask("counters"), DriveReading)
 
     def ask_idle(self, command: str, patience: float = 30.0) -> dict[str, Any]:
         """Send a command that needs an idle drive, again until requests in flight are done."""

@@ -109,6 +109,10 @@ class LoopDevice:
         """Write back and drop what the kernel keeps of the device's content in memory."""
         fcntl.ioctl(self._fd, _BLKFLSBUF, 0)
 
+    def let_go(self) -> None:
+        """Leave the device to its file system: it is cleared when that is unmounted."""
+        os.close(self._fd)
+
     def detach(self) -> None:
         """Give the device back and wait until it is free; its settings go back first."""
         # The kernel keeps the setting for the next user of the device.

@@ -79,10 +79,37 @@ class WorkTree:
     def apply(self, patches: list[Patch], tree_name: str) -> None:
         """Replace what is applied by these patches, in order, without fuzz.
 
+        A file that ends up as it was keeps its time stamp, so that nothing is rebuilt for it.
         A patch that does not apply leaves the tree restored; LabError names file, hunk and tree.
         """
+        names = list(dict.fromkeys(name for patch in patches for name in touched_files(patch)))
+        before = self._states([*names, *self._touched()])
         self.restore()
-        names = dict.fromkeys(name for patch in patches for name in touched_files(patch))
+        self._save(names)
+        self._patch(patches, tree_name)
+        for name, (content, stamp) in before.items():
+            file = self.path / name
+            if file.is_file() and (_only_for_tests(name) or file.read_bytes() == content):
+                os.utime(file, ns=(stamp, stamp))
+
+    def _touched(self) -> list[str]:
+        """The files that the applied patches touched."""
+        if not self._record.exists():
+            return []
+        touched = jsonfile.load(self._record, Touched)
+        return [*touched.changed, *touched.added]
+
+    def _states(self, names: list[str]) -> dict[str, tuple[bytes, int]]:
+        """The content and time stamp of those of the files that exist."""
+        files = {name: self.path / name for name in names}
+        return {
+            name: (file.read_bytes(), file.stat().st_mtime_ns)
+            for name, file in files.items()
+            if file.is_file()
+        }
+
+    def _save(self, names: list[str]) -> None:
+        """Keep the content of the files that patches are about to touch."""
         touched = Touched([], [])
         for name in names:
             original = self.path / name
@@ -94,6 +121,9 @@ class WorkTree:
             else:
                 touched.added.append(name)
         jsonfile.save(self._record, touched)
+
+    def _patch(self, patches: list[Patch], tree_name: str) -> None:
+        """Run patch(1) for each."""
         for patch in patches:
             result = subprocess.run(
                 [
@@ -118,6 +148,14 @@ class WorkTree:
                 applied = [p.name for p in patches[: patches.index(patch)]]
                 self.restore()
                 raise LabError(_refusal(patch, result.stdout + result.stderr, tree_name, applied))
+
+
+def _only_for_tests(name: str) -> bool:
+    """Whether the file merely lists the tests of a folder, so that no server depends on it.
+
+    Meson configures anew when any of its files is newer, which takes longer than most variants.
+    """
+    return name.startswith("src/test/") and name.endswith("/meson.build")
 
 
 def _refusal(patch: Patch, said: str, tree_name: str, applied: list[str]) -> str:

@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from wallab import jsonfile
+from wallab.drivecontrol import DriveReading
 from wallab.errors import LabError
 from wallab.matrix import Cell
 from wallab.walactivity import WalCounters
@@ -27,8 +28,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     figures: Measured | None = None
     wal: WalCounters | None = None
-    drive: dict[str, dict[str, Any]] = {}
-    """Drive -> what its counters gained while measuring; lateness as it was at the end."""
+    drive: dict[str, DriveReading] = {}
+    """Drive -> what it counted while measuring."""
     write_cache: dict[str, dict[str, str]] = {}
     """Drive -> its write cache and the kernel's belief, read back after measuring."""
     open_flags: dict[str, int] = {}

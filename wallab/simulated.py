@@ -48,10 +48,12 @@ def profile(name: str) -> dict[str, str]:
         data: dict[str, Any] = tomllib.loads(file.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise LabError(f"{file}: {error}") from None
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in data.items()
-    }
+    return {key: _parameter(value) for key, value in data.items()}
+
+
+def _parameter(value: object) -> str:
+    """Write a value of a profile as the drive's command line takes it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class SimulatedDrive:
@@ -68,6 +70,7 @@ class SimulatedDrive:
         filesystem: str,
         ledger: Ledger,
         *,
+        mount_point: Path | None = None,
         die_with_lab: bool = True,
     ) -> None:
         """Start the drive, empty, with timing off and the write cache off. Size in bytes."""
@@ -80,11 +83,11 @@ class SimulatedDrive:
         self._ledger = ledger
         self._undo = contextlib.ExitStack()
         self.folder = ledger.folder / f"drive-{name}"
-        self.mount_point = ledger.folder / name
+        self.mount_point = mount_point or ledger.folder / name
         fuse = self.folder / "fuse"
         try:
             fuse.mkdir(parents=True)
-            self.mount_point.mkdir()
+            self.mount_point.mkdir(exist_ok=True)
             self.server = self._serve(fuse, profile(profile_name), die_with_lab)
             self.control = DriveControl(self.socket)
             self._undo.callback(self.control.close)
@@ -184,6 +187,12 @@ class SimulatedDrive:
         """Bring the kept content back; the file system must be unmounted."""
         self.loop.forget()
         self.control.ask_idle("restore")
+
+    def leave_running(self) -> None:
+        """Let go of a mounted drive without undoing anything."""
+        self.control.close()
+        self.loop.let_go()
+        self._undo.pop_all()
 
     def close(self) -> None:
         """Undo everything; safe to call twice."""

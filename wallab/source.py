@@ -152,8 +152,12 @@ def _git_output(path: Path, *arguments: str) -> bytes:
 
 
 def _git(path: Path, ref: str) -> Source:
-    commit = _git_output(path, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
-    identity = commit.decode().strip()
+    try:
+        commit = _git_output(path, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    except LabError:
+        raise LabError(f"source {path}@{ref}: the clone has no such ref") from None
+    # git repeats its separator.
+    identity = commit.decode().split()[-1]
     try:
         configure = _git_output(path, "show", f"{identity}:configure")
     except LabError:
@@ -258,10 +262,13 @@ def unpack(source: Source, target: Path) -> None:
         with tarfile.open(fileobj=tar) as archive:
             archive.extractall(target, filter="data")
         return
-    with tarfile.open(source.location) as archive:
-        members = archive.getmembers()
-        tops = {Path(member.name).parts[0] for member in members if Path(member.name).parts}
-        archive.extractall(target, filter="data")
+    try:
+        with tarfile.open(source.location) as archive:
+            members = archive.getmembers()
+            tops = {Path(member.name).parts[0] for member in members if Path(member.name).parts}
+            archive.extractall(target, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise LabError(f"source {source.location}: cannot be unpacked: {error}") from None
     if len(tops) == 1:
         # Move the single top folder's content up.
         (top,) = tops

@@ -1,8 +1,9 @@
 """Strict reading of TOML files into frozen structures."""
 
+import copy
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,12 +26,50 @@ def read_toml(file: Path, shape: type[Shape]) -> Shape:
     try:
         return msgspec.convert(data, shape)
     except msgspec.ValidationError as error:
-        raise LabError(f"{file}: {explain(str(error))}") from None
+        raise LabError(f"{file}: {_explain(data, shape, str(error))}") from None
 
 
-def explain(message: str) -> str:
+def _explain(data: dict[str, Any], shape: Any, message: str) -> str:
     """Put the key in front: “Expected `int`, got `str` - at `$.a.b`” → “a.b: expected …”."""
     said, _, path = message.partition(" - at ")
     key = path.strip("`").removeprefix("$").removeprefix(".")
+    for name in _tables(data, shape, message, key):
+        key = key.replace("[...]", f".{name}", 1)
     said = said[:1].lower() + said[1:]
     return f"{key}: {said}" if key else said
+
+
+def _tables(data: dict[str, Any], shape: Any, message: str, key: str) -> list[str]:
+    """Return the names of the tables that the key has as “[...]”, one after the other.
+
+    The culprit is the table that gives the same error without its siblings.
+    """
+    names: list[str] = []
+    while key.count("[...]") > len(names):
+        parents: list[str] = []
+        for number, part in enumerate(key.split("[...]")[: len(names) + 1]):
+            parents += [*names[number - 1 : number], *filter(None, part.split("."))]
+        for name in _at(data, parents):
+            alone = copy.deepcopy(data)
+            siblings = _at(alone, parents)
+            for other in [other for other in siblings if other != name]:
+                del siblings[other]
+            try:
+                msgspec.convert(alone, shape)
+            except msgspec.ValidationError as error:
+                if str(error) == message:
+                    names.append(name)
+                    break
+        else:
+            break
+    return names
+
+
+def _at(data: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    """Return the table below these keys; an empty one if there is none."""
+    for key in keys:
+        found = data.get(key)
+        if not isinstance(found, dict):
+            return {}
+        data = found
+    return data

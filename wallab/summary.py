@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Literal
 
 import msgspec
-from scipy import stats
+from scipy.special import stdtrit
 
 from wallab.manifest import Manifest
 from wallab.matrix import FSYNC_OFF, Cell, write_cache_of
@@ -61,7 +61,8 @@ def estimate(values: list[float]) -> Estimate:
     if len(values) < 2:
         return Estimate(mean, None, len(values))
     error = statistics.stdev(values) / len(values) ** 0.5
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
+    # Student's t quantile; scipy.stats has it too, but takes a second to load.
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
     return Estimate(mean, quantile * error, len(values))
 
 
@@ -77,7 +78,7 @@ def _evidence(samples: list[Sample]) -> Evidence:
         s.figures.transactions if s.figures else None for s in samples
     ]
     writes = [s.wal.writes if s.wal else None for s in samples]
-    drive = [s.drive.get("wal", {}) for s in samples]
+    drive = [s.drive["wal"].counters if "wal" in s.drive else {} for s in samples]
     return Evidence(
         writes_per_transaction=_ratio(writes, transactions),
         bytes_per_write=_ratio([s.wal.write_bytes if s.wal else None for s in samples], writes),
@@ -115,11 +116,7 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
         elif not all("O_DIRECT" in flags for flags in seen):
             found.append("the kernel had the WAL open without O_DIRECT")
     late = max(
-        (
-            int(drive.get("lateness_p99_ns", 0))
-            for sample in samples
-            for drive in sample.drive.values()
-        ),
+        (drive.lateness["p99_ns"] for sample in samples for drive in sample.drive.values()),
         default=0,
     )
     if late > LATE_NS:

@@ -203,7 +203,7 @@ class TestBed:
                     script, preset.clients, seconds=preset.seconds, transactions=preset.transactions
                 ),
             )
-            drives = {name: drive.control.counters() for name, drive in self.drives.items()}
+            drives = {name: drive.control.reading() for name, drive in self.drives.items()}
             wait_until_alone(connection)
             after = read_counters(connection)
         return {

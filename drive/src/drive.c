@@ -1,0 +1,426 @@
+#include "drive.h"
+
+#include "process.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The last stretch before a completion is spent awake: waking up takes about this. */
+#define SPIN_NS 20000
+/* How long a switch waits for a moment without requests. */
+#define IDLE_WAIT_NS (5 * NS_PER_SECOND)
+
+#define TIMER_PRIORITY 20
+
+int64_t drive_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
+}
+
+static struct timespec to_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / NS_PER_SECOND, .tv_nsec = ns % NS_PER_SECOND};
+}
+
+static void record(struct drive *d, const struct request *r, int64_t delivered)
+{
+    pthread_mutex_lock(&d->record_lock);
+    if (!(r->flags & (FLAG_UNTIMED | FLAG_FAILED)) && r->kind != REQUEST_DESTAGE)
+        histogram_add(&d->lateness, delivered - r->done);
+    if (d->trace != NULL)
+        trace_record(d->trace, r, delivered);
+    pthread_mutex_unlock(&d->record_lock);
+}
+
+static void destaged(void *context, const struct request *r)
+{
+    /* content.c gave its own context; the drive is around it. */
+    struct content *content = context;
+    struct drive *d = (struct drive *)(void *)((char *)content - offsetof(struct drive, content));
+
+    record(d, r, r->done);
+}
+
+bool drive_init(struct drive *d, const struct params *p, int64_t size)
+{
+    pthread_mutexattr_t mutex;
+    pthread_condattr_t cond;
+
+    memset(d, 0, sizeof *d);
+    d->size = size;
+    d->armed = MODEL_NEVER;
+    pthread_mutexattr_init(&mutex);
+    /* A reader that holds the lock must not be kept from running by others. */
+    pthread_mutexattr_setprotocol(&mutex, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&d->lock, &mutex);
+    pthread_mutex_init(&d->record_lock, &mutex);
+    pthread_condattr_init(&cond);
+    pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->wake, &cond);
+    if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->content.medium) ||
+        !content_init(&d->content, size, p->merge_bytes, &d->model.cache))
+        return false;
+    d->content.medium.destaged = destaged;
+    model_advance(&d->model, drive_clock());
+    return true;
+}
+
+static void deliver(struct drive *d, struct request *list)
+{
+    while (list != NULL) {
+        struct operation *o = (struct operation *)list;
+        struct request r = *list; /* delivering frees it */
+
+        list = list->next;
+        o->deliver(o);
+        record(d, &r, drive_clock());
+    }
+}
+
+static void *keep_time(void *argument)
+{
+    struct drive *d = argument;
+
+    d->realtime = process_realtime(TIMER_PRIORITY);
+    pthread_mutex_lock(&d->lock);
+    while (!d->stop) {
+        struct request *list = model_advance(&d->model, drive_clock());
+        int64_t next;
+        int64_t spin;
+
+        if (list != NULL) {
+            pthread_mutex_unlock(&d->lock);
+            deliver(d, list);
+            pthread_mutex_lock(&d->lock);
+            continue;
+        }
+        next = model_next_event(&d->model);
+        spin = model_event_completes(&d->model) ? SPIN_NS : 0;
+        if (next == MODEL_NEVER) {
+            d->armed = MODEL_NEVER;
+            pthread_cond_wait(&d->wake, &d->lock);
+        } else if (next - drive_clock() > spin) {
+            struct timespec until = to_timespec(next - spin);
+
+            d->armed = next;
+            pthread_cond_timedwait(&d->wake, &d->lock, &until);
+        } else {
+            d->armed = next;
+            pthread_mutex_unlock(&d->lock);
+            while (drive_clock() < next)
+                ;
+            pthread_mutex_lock(&d->lock);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+bool drive_start(struct drive *d)
+{
+    return pthread_create(&d->timer, NULL, keep_time, d) == 0;
+}
+
+void drive_stop(struct drive *d)
+{
+    pthread_mutex_lock(&d->lock);
+    d->stop = true;
+    pthread_cond_signal(&d->wake);
+    pthread_mutex_unlock(&d->lock);
+    pthread_join(d->timer, NULL);
+    drive_trace(d, NULL);
+}
+
+/* Under the lock: the timer sleeps past what is now due next. */
+static void rearm(struct drive *d)
+{
+    if (model_next_event(&d->model) < d->armed)
+        pthread_cond_signal(&d->wake);
+}
+
+/* Take the lock with the model brought up to now: a switch changes only what follows. */
+static void lock_at_present(struct drive *d)
+{
+    pthread_mutex_lock(&d->lock);
+    model_catch_up(&d->model, drive_clock());
+}
+
+/* Leave the lock, and deliver what has been completed meanwhile. */
+static void unlock_and_deliver(struct drive *d)
+{
+    struct request *list = model_advance(&d->model, drive_clock());
+
+    rearm(d);
+    pthread_mutex_unlock(&d->lock);
+    deliver(d, list);
+}
+
+void drive_submit(struct drive *d, struct operation *o)
+{
+    pthread_mutex_lock(&d->lock);
+    model_submit(&d->model, &o->request, drive_clock());
+    unlock_and_deliver(d);
+}
+
+/* Under the lock, with timing off and power on: what is submitted is completed. */
+static bool submit_untimed(struct drive *d, struct request *r)
+{
+    if (d->model.timing || !d->model.power)
+        return false;
+    model_submit(&d->model, r, drive_clock());
+    model_advance(&d->model, r->arrival);
+    record(d, r, r->done);
+    return true;
+}
+
+bool drive_write_untimed(struct drive *d, int64_t sector, int64_t count, const void *from)
+{
+    struct request r = {
+        .kind = REQUEST_WRITE, .sector = sector, .count = count, .data = (void *)(uintptr_t)from};
+    bool done;
+
+    pthread_mutex_lock(&d->lock);
+    done = submit_untimed(d, &r);
+    pthread_mutex_unlock(&d->lock);
+    return done;
+}
+
+bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
+                        void (*reply)(void *context, struct iovec *pieces, int count),
+                        void *context)
+{
+    struct request r = {.kind = REQUEST_READ, .sector = sector, .count = count};
+    struct iovec piece[512]; /* 1 MiB in pages of either map, at worst */
+    int pieces;
+    bool done;
+
+    pthread_mutex_lock(&d->lock);
+    pieces = store_pieces(&d->content.media, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
+                          (int)(sizeof piece / sizeof piece[0]));
+    done = pieces >= 0 && submit_untimed(d, &r);
+    if (done)
+        reply(context, piece, pieces);
+    pthread_mutex_unlock(&d->lock);
+    return done;
+}
+
+/* --- switches -------------------------------------------------------------------------- */
+
+struct flush {
+    struct operation operation;
+    sem_t done;
+};
+
+static void flush_done(struct operation *o)
+{
+    sem_post(&((struct flush *)o)->done);
+}
+
+/* Wait, in model time, until everything is on the media. */
+static void flush(struct drive *d)
+{
+    struct flush f = {.operation = {.request = {.kind = REQUEST_FLUSH, .honest = true},
+                                    .deliver = flush_done}};
+
+    sem_init(&f.done, 0, 0);
+    drive_submit(d, &f.operation);
+    while (sem_wait(&f.done) != 0 && errno == EINTR)
+        ;
+    sem_destroy(&f.done);
+}
+
+static const char *const in_flight = "requests are in flight";
+
+const char *drive_timing(struct drive *d, bool on)
+{
+    int64_t give_up = drive_clock() + IDLE_WAIT_NS;
+    struct timespec moment = {.tv_nsec = 1000000};
+    bool idle;
+
+    /* Between two requests; a busy drive has such moments, if short ones. */
+    for (;;) {
+        lock_at_present(d);
+        idle = d->model.in_flight == 0;
+        if (idle || drive_clock() > give_up)
+            break;
+        unlock_and_deliver(d);
+        nanosleep(&moment, NULL);
+    }
+    if (idle) {
+        model_settle(&d->model);
+        model_set_timing(&d->model, on);
+    }
+    unlock_and_deliver(d);
+    return idle ? NULL : in_flight;
+}
+
+const char *drive_write_cache(struct drive *d, bool on)
+{
+    const char *problem = NULL;
+
+    lock_at_present(d);
+    if (on && d->model.params.cache_bytes == 0)
+        problem = "this drive has no cache (cache_bytes=0)";
+    else
+        model_set_write_cache(&d->model, on);
+    unlock_and_deliver(d);
+    /* Writes go to the media from now on; those before are on it when this returns. */
+    if (!on)
+        flush(d);
+    return problem;
+}
+
+const char *drive_flush_lies(struct drive *d, bool on)
+{
+    lock_at_present(d);
+    model_set_flush_lies(&d->model, on);
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+const char *drive_destage(struct drive *d, bool running)
+{
+    lock_at_present(d);
+    model_set_destage(&d->model, running);
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+const char *drive_snapshot(struct drive *d)
+{
+    const char *problem = NULL;
+
+    lock_at_present(d);
+    if (d->model.in_flight > 0) {
+        problem = in_flight;
+    } else {
+        model_settle(&d->model);
+        store_snapshot(&d->content.media);
+    }
+    unlock_and_deliver(d);
+    return problem;
+}
+
+const char *drive_restore(struct drive *d)
+{
+    const char *problem = NULL;
+
+    lock_at_present(d);
+    if (d->model.in_flight > 0) {
+        problem = in_flight;
+    } else if (!d->content.media.snapshot) {
+        problem = "there is no snapshot";
+    } else {
+        model_forget_cache(&d->model);
+        store_restore(&d->content.media);
+    }
+    unlock_and_deliver(d);
+    return problem;
+}
+
+const char *drive_power_off(struct drive *d, double keep, uint64_t seed)
+{
+    lock_at_present(d);
+    model_power_off(&d->model, keep, seed);
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+const char *drive_power_on(struct drive *d)
+{
+    lock_at_present(d);
+    model_power_on(&d->model);
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+void drive_reset(struct drive *d)
+{
+    lock_at_present(d);
+    pthread_mutex_lock(&d->record_lock);
+    model_reset_counters(&d->model);
+    memset(&d->lateness, 0, sizeof d->lateness);
+    pthread_mutex_unlock(&d->record_lock);
+    unlock_and_deliver(d);
+}
+
+const char *drive_trace(struct drive *d, const char *path)
+{
+    struct trace *opened = NULL;
+    struct trace *old;
+    uint64_t lost = 0;
+
+    if (path != NULL) {
+        if (strlen(path) >= sizeof d->trace_path || strpbrk(path, "\"\\") != NULL)
+            return "the path is too long or has quotes in it";
+        opened = trace_open(path, params_revolution_ns(&d->model.params));
+        if (opened == NULL)
+            return strerror(errno);
+    }
+    pthread_mutex_lock(&d->record_lock);
+    old = d->trace;
+    d->trace = opened;
+    strcpy(d->trace_path, path != NULL ? path : "");
+    pthread_mutex_unlock(&d->record_lock);
+    if (old != NULL)
+        lost = trace_close(old);
+    pthread_mutex_lock(&d->record_lock);
+    if (old != NULL)
+        d->trace_lost = lost;
+    pthread_mutex_unlock(&d->record_lock);
+    return NULL;
+}
+
+/* --- reports --------------------------------------------------------------------------- */
+
+void drive_state_json(struct drive *d, FILE *out)
+{
+    const struct model *m = &d->model;
+
+    pthread_mutex_lock(&d->lock);
+    fprintf(out, "\"size\":%" PRId64 ",\"power\":\"%s\",\"timing\":\"%s\",\"write_cache\":\"%s\"",
+            d->size, m->power ? "on" : "off", m->timing ? "on" : "off",
+            m->write_cache ? "on" : "off");
+    fprintf(out, ",\"flush_lies\":\"%s\",\"destage\":\"%s\",\"in_flight\":%" PRId64,
+            m->flush_lies ? "on" : "off", m->destage_paused ? "paused" : "running", m->in_flight);
+    fprintf(out, ",\"dirty_bytes\":%" PRId64 ",\"snapshot\":%s", model_dirty_bytes(m),
+            d->content.media.snapshot ? "true" : "false");
+    fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
+            store_base_bytes(&d->content.media), store_overlay_bytes(&d->content.media));
+    fprintf(out, ",\"capacity_bytes\":%" PRId64 ",\"revolution_ns\":%" PRId64,
+            m->mechanism.geometry.sectors * SECTOR_BYTES, m->mechanism.geometry.revolution_ns);
+    fprintf(out, ",\"now_ns\":%" PRId64, drive_clock());
+    fprintf(out, ",\"realtime\":%s,\"memory_locked\":%s,\"io_flusher\":%s",
+            d->realtime ? "true" : "false", process_is_locked() ? "true" : "false",
+            process_is_io_flusher() ? "true" : "false");
+    pthread_mutex_lock(&d->record_lock);
+    fprintf(out, ",\"trace\":\"%s\",\"trace_lost\":%" PRIu64, d->trace_path, d->trace_lost);
+    pthread_mutex_unlock(&d->record_lock);
+    fprintf(out, ",\"parameters\":{");
+    params_json(&m->params, out);
+    fputc('}', out);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void drive_counters_json(struct drive *d, FILE *out)
+{
+    pthread_mutex_lock(&d->lock);
+    fputs("\"counters\":{", out);
+    counters_json(&d->model.counters, out);
+    fprintf(out, ",\"dirty_bytes\":%" PRId64, model_dirty_bytes(&d->model));
+    pthread_mutex_lock(&d->record_lock);
+    fprintf(out,
+            "},\"lateness\":{\"count\":%" PRIu64 ",\"p50_ns\":%" PRId64 ",\"p99_ns\":%" PRId64
+            ",\"max_ns\":%" PRId64 "}",
+            d->lateness.count, histogram_quantile(&d->lateness, 0.5),
+            histogram_quantile(&d->lateness, 0.99), d->lateness.maximum);
+    pthread_mutex_unlock(&d->record_lock);
+    pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,72 @@
+/* Drive: the model and its content in real time, for several threads. */
+#ifndef DRIVE_H
+#define DRIVE_H
+
+#include "content.h"
+#include "histogram.h"
+#include "model.h"
+#include "trace.h"
+
+#include <pthread.h>
+
+/* A request and how its completion is delivered; deliver may free it. */
+struct operation {
+    struct request request; /* first: the model hands requests back */
+    void (*deliver)(struct operation *operation);
+};
+
+struct drive {
+    pthread_mutex_t lock; /* over everything but what is said below */
+    pthread_cond_t wake;
+    pthread_t timer;
+    bool stop;
+    bool realtime;
+    int64_t armed; /* when the timer thread looks again */
+    int64_t size;
+    struct model model;
+    struct content content;
+
+    pthread_mutex_t record_lock; /* over the rest; taken after lock, if both */
+    struct histogram lateness;
+    struct trace *trace;
+    char trace_path[256];
+    uint64_t trace_lost;
+};
+
+int64_t drive_clock(void);
+
+/* False if memory is short. */
+bool drive_init(struct drive *d, const struct params *p, int64_t size);
+/* The timer thread; after fork, signals blocked. False if it cannot be created. */
+bool drive_start(struct drive *d);
+void drive_stop(struct drive *d);
+
+/* A request arrives now. It may be delivered before this returns. */
+void drive_submit(struct drive *d, struct operation *o);
+
+/*
+ * With timing off there is nothing to wait for: the request is done when these
+ * return true. reply gets the pieces of the media while they hold still.
+ */
+bool drive_write_untimed(struct drive *d, int64_t sector, int64_t count, const void *from);
+bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
+                        void (*reply)(void *context, struct iovec *pieces, int count),
+                        void *context);
+
+/* Switches; NULL or what is in the way. They return when they have taken effect. */
+const char *drive_timing(struct drive *d, bool on);
+const char *drive_write_cache(struct drive *d, bool on);
+const char *drive_flush_lies(struct drive *d, bool on);
+const char *drive_destage(struct drive *d, bool running);
+const char *drive_snapshot(struct drive *d);
+const char *drive_restore(struct drive *d);
+const char *drive_power_off(struct drive *d, double keep, uint64_t seed);
+const char *drive_power_on(struct drive *d);
+const char *drive_trace(struct drive *d, const char *path);
+void drive_reset(struct drive *d);
+
+/* Members of a JSON object, without the braces. */
+void drive_state_json(struct drive *d, FILE *out);
+void drive_counters_json(struct drive *d, FILE *out);
+
+#endif

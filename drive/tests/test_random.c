@@ -1,0 +1,218 @@
+/*
+ * Random requests, switches and power cuts against a reference of the content:
+ * every read returns the newest write submitted before it; after a cut every
+ * sector holds a version that is allowed to be there, and no sector is half of
+ * one and half of another.
+ */
+#include "rig.h"
+
+#define SECTORS 4096
+#define SIZE (SECTORS * SECTOR_BYTES)
+#define VERSIONS 1000000
+
+/* Content of a sector is its version number, repeated. */
+static uint32_t newest[SECTORS];  /* submitted */
+static uint32_t durable[SECTORS]; /* must survive a cut */
+static uint32_t frozen[SECTORS];  /* of the snapshot */
+static uint32_t version;
+static bool cut_happened;
+
+/* What a request promises once it is completed. */
+struct promise {
+    struct request request;
+    uint32_t *expected; /* a read: of each sector; a flush: of all sectors */
+    uint32_t first;     /* a write: version of its first sector, then rising */
+    bool through;       /* a write that the cache must not take */
+};
+
+static void fill(struct promise *p)
+{
+    for (int64_t i = 0; i < p->request.count; i++) {
+        uint32_t *sector = (uint32_t *)p->request.data + i * (SECTOR_BYTES / 4);
+
+        for (int k = 0; k < SECTOR_BYTES / 4; k++)
+            sector[k] = p->first + (uint32_t)i;
+    }
+}
+
+static uint32_t version_of(const uint32_t *sector, int64_t number)
+{
+    for (int k = 1; k < SECTOR_BYTES / 4; k++)
+        CHECK(sector[k] == sector[0], "sector %" PRId64 " has two versions", number);
+    return sector[0];
+}
+
+static void on_completed(struct rig *rig, struct request *r)
+{
+    struct promise *p = (struct promise *)r;
+
+    (void)rig;
+    CHECK(!(p->through && r->flags & FLAG_CACHED), "cached against the promise");
+    if (r->error != 0) {
+        CHECK(cut_happened, "failed with the power on");
+    } else if (r->kind == REQUEST_READ) {
+        for (int64_t i = 0; i < r->count; i++)
+            CHECK_EQUAL(version_of((uint32_t *)r->data + i * (SECTOR_BYTES / 4), r->sector + i),
+                        p->expected[i]);
+    } else if (r->kind == REQUEST_WRITE && !(r->flags & FLAG_CACHED)) {
+        for (int64_t i = 0; i < r->count; i++)
+            if (durable[r->sector + i] < p->first + (uint32_t)i)
+                durable[r->sector + i] = p->first + (uint32_t)i;
+    } else if (r->kind == REQUEST_FLUSH) {
+        for (int64_t i = 0; i < SECTORS; i++)
+            if (durable[i] < p->expected[i])
+                durable[i] = p->expected[i];
+    }
+    free(p->expected);
+    free(r->data);
+    free(p);
+}
+
+static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind kind)
+{
+    struct promise *p = calloc(1, sizeof *p);
+    struct request *r = &p->request;
+
+    r->kind = kind;
+    if (kind == REQUEST_FLUSH) {
+        r->data = malloc(1);
+        r->honest = true;
+        p->expected = malloc(sizeof newest);
+        memcpy(p->expected, newest, sizeof newest);
+    } else {
+        r->count = (int64_t)(rig_random(seed) % 48) + 1;
+        r->sector = (int64_t)(rig_random(seed) % (uint64_t)(SECTORS - r->count));
+        r->data = malloc((size_t)(r->count * SECTOR_BYTES));
+    }
+    if (kind == REQUEST_READ) {
+        p->expected = malloc((size_t)r->count * sizeof *p->expected);
+        memcpy(p->expected, newest + r->sector, (size_t)r->count * sizeof *p->expected);
+    } else if (kind == REQUEST_WRITE) {
+        r->fua = rig_random(seed) % 8 == 0;
+        p->through = r->fua || !rig->model.timing;
+        p->first = version + 1;
+        version += (uint32_t)r->count;
+        for (int64_t i = 0; i < r->count; i++)
+            newest[r->sector + i] = p->first + (uint32_t)i;
+        fill(p);
+    }
+    rig_submit(rig, r);
+    return p;
+}
+
+static uint32_t media_version(const struct rig *rig, int64_t sector)
+{
+    uint32_t data[SECTOR_BYTES / 4];
+
+    store_read(&rig->content.media, sector * SECTOR_BYTES, SECTOR_BYTES, data);
+    return version_of(data, sector);
+}
+
+/* Versions rise with every submission, so allowed is: from the durable to the newest. */
+static void check_after_cut(const struct rig *rig)
+{
+    for (int64_t i = 0; i < SECTORS; i++) {
+        uint32_t found = media_version(rig, i);
+
+        CHECK(found >= durable[i] && found <= newest[i],
+              "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
+              newest[i]);
+        newest[i] = durable[i] = found;
+    }
+}
+
+static void step(struct rig *rig, uint64_t *seed)
+{
+    uint64_t dice = rig_random(seed) % 1000;
+
+    if (dice < 400) {
+        submit(rig, seed, REQUEST_WRITE);
+    } else if (dice < 650) {
+        submit(rig, seed, REQUEST_READ);
+    } else if (dice < 700) {
+        submit(rig, seed, REQUEST_FLUSH);
+    } else if (dice < 960) {
+        rig_advance(rig, rig->now + (int64_t)(rig_random(seed) % (30 * MS)));
+    } else if (dice < 970) {
+        model_set_destage(&rig->model, rig_random(seed) % 2);
+    } else if (dice < 975) {
+        model_set_write_cache(&rig->model, true);
+    } else if (dice < 980) {
+        rig_finish(rig);
+        model_set_write_cache(&rig->model, false);
+        submit(rig, seed, REQUEST_FLUSH);
+        rig_finish(rig);
+        CHECK_EQUAL(model_dirty_bytes(&rig->model), 0);
+    } else if (dice < 985) {
+        rig_finish(rig);
+        model_settle(&rig->model);
+        memcpy(durable, newest, sizeof durable);
+        model_set_timing(&rig->model, rig_random(seed) % 4 != 0);
+    } else if (dice < 988) {
+        rig_finish(rig);
+        model_settle(&rig->model);
+        store_snapshot(&rig->content.media);
+        memcpy(durable, newest, sizeof durable);
+        memcpy(frozen, newest, sizeof frozen);
+    } else if (dice < 991 && rig->content.media.snapshot) {
+        rig_finish(rig);
+        model_forget_cache(&rig->model);
+        CHECK(store_restore(&rig->content.media), "no snapshot");
+        memcpy(newest, frozen, sizeof newest);
+        memcpy(durable, frozen, sizeof durable);
+    } else {
+        cut_happened = true;
+        /* In the middle of whatever is under way. */
+        model_catch_up(&rig->model, rig->now);
+        rig_advance(rig, rig->now);
+        model_power_off(&rig->model, (double)(rig_random(seed) % 3) / 2, rig_random(seed));
+        rig_advance(rig, rig->now);
+        CHECK_EQUAL(rig->open, 0);
+        check_after_cut(rig);
+        submit(rig, seed, REQUEST_READ);
+        rig_finish(rig);
+        model_power_on(&rig->model);
+        cut_happened = false;
+    }
+}
+
+static void run(uint64_t seed, const char *const *assignments)
+{
+    struct rig rig;
+    struct counters *c = &rig.model.counters;
+
+    memset(newest, 0, sizeof newest);
+    memset(durable, 0, sizeof durable);
+    version = 0;
+    rig_init(&rig, SIZE, seed % 2, assignments);
+    rig.completed = on_completed;
+    for (int i = 0; i < 6000; i++)
+        step(&rig, &seed);
+    model_set_destage(&rig.model, true);
+    rig_finish(&rig);
+    rig_rest(&rig);
+    for (int64_t i = 0; i < SECTORS; i++)
+        CHECK_EQUAL(media_version(&rig, i), newest[i]);
+    CHECK_EQUAL(c->media_ns, c->seek_ns + c->rotate_ns + c->transfer_ns);
+    CHECK_EQUAL(rig.model.in_flight, 0);
+    rig_free(&rig);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const tiny[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
+                                       "cache_bytes=131072", "merge_bytes=32768",
+                                       "read_segment_bytes=8192", NULL};
+    static const char *const fifo[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
+                                       "scheduler=fifo", NULL};
+    static const char *const constant[] = {"constant_latency_ns=3000000", NULL};
+    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 40;
+
+    for (uint64_t seed = 1; seed <= rounds; seed++) {
+        run(seed * 2654435761u, tiny);
+        run(seed * 2654435761u + 1, fifo);
+        if (seed % 4 == 0)
+            run(seed, constant);
+    }
+    return 0;
+}

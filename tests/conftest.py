@@ -1,0 +1,55 @@
+"""What the tests share: the real source, built servers, and what this machine can do."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wallab import builder, buildsystem, series, source
+from wallab.builder import Server
+from wallab.source import Source
+
+
+def lacking_for_drives() -> str:
+    """Say why this machine cannot make simulated drives; nothing if it can."""
+    if os.geteuid() != 0:
+        return "needs root for mounts and loop devices"
+    if not os.access("/dev/fuse", os.W_OK):
+        return "needs FUSE (/dev/fuse)"
+    if not os.access("/dev/loop-control", os.W_OK):
+        return "needs loop devices (/dev/loop-control)"
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        return "needs the right to mount (CAP_SYS_ADMIN)"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of the real stack, with the reason, where they cannot run."""
+    if reason := lacking_for_drives():
+        for item in items:
+            if "stack" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def source18() -> Source:
+    """PostgreSQL 18's source."""
+    return source.resolve("18")
+
+
+@pytest.fixture(scope="session")
+def tree18(source18: Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unpacked tree of PostgreSQL 18, not to be changed."""
+    tree = tmp_path_factory.mktemp("source") / "postgresql"
+    source.unpack(source18, tree)
+    return tree
+
+
+@pytest.fixture(scope="session")
+def servers(source18: Source) -> dict[str, Server]:
+    """All variants of PostgreSQL 18, installed."""
+    catalog = series.read()
+    variants = {name: series.patches_of(catalog, name, source18) for name in catalog.variant}
+    system = buildsystem.choose("auto", source18)
+    return {s.build.variant: s for s in builder.Builder(source18, system).build(variants)}

@@ -1,0 +1,97 @@
+"""Builds: nothing twice, and everything that was touched."""
+
+import itertools
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from wallab import builder, buildsystem, paths, series
+from wallab.builder import Builder, Server
+from wallab.errors import LabError
+from wallab.series import Patch
+from wallab.source import Source
+
+
+def test_every_variant_is_an_installed_server(servers: dict[str, Server]) -> None:
+    assert set(servers) == set(series.read().variant)
+    for server in servers.values():
+        shown = subprocess.run(
+            [server.path / "bin" / "postgres", "--version"], capture_output=True, text=True
+        ).stdout
+        assert server.build.version in shown
+        # Programs find their libraries beside them, wherever the tree is.
+        linked = subprocess.run(
+            ["ldd", server.path / "bin" / "psql"], capture_output=True, text=True
+        ).stdout
+        assert f"{server.path}/bin/../lib/libpq.so" in linked
+
+
+def test_record_says_what_it_was_made_from(servers: dict[str, Server], source18: Source) -> None:
+    record = json.loads((servers["both"].path / "build.json").read_text())
+    assert record["source"] == source18.identity
+    assert [patch["name"] for patch in record["patches"]] == [
+        "baseline",
+        "direct-io",
+        "gather-write",
+    ]
+    for patch in record["patches"]:
+        file = paths.PATCHES / "18" / f"{patch['name']}.patch"
+        assert patch["sha256"] == Patch(patch["name"], file).sha256
+
+
+@pytest.mark.usefixtures("servers")
+def test_same_inputs_build_nothing() -> None:
+    begun = time.monotonic()
+    result = subprocess.run(
+        [paths.LAB / "scripts" / "build-variant", "all"], capture_output=True, text=True
+    )
+    seconds = time.monotonic() - begun
+    assert result.returncode == 0
+    assert "nothing to build" in result.stderr
+    assert result.stdout.count("up to date") == len(series.read().variant)
+    print(f"build-variant all with nothing changed: {seconds:.2f} s")
+
+
+def test_touched_patch_concerns_only_its_variants(
+    source18: Source, servers: dict[str, Server], tmp_path: Path
+) -> None:
+    system = buildsystem.choose("auto", source18)
+    one = Builder(source18, system)
+    catalog = series.read()
+    touched = tmp_path / "direct-io.patch"
+    touched.write_text(f"A remark.\n{(paths.PATCHES / '18' / 'direct-io.patch').read_text()}")
+    stale = set()
+    for name in servers:
+        patches = [
+            Patch(p.name, touched) if p.name == "direct-io" else p
+            for p in series.patches_of(catalog, name, source18)
+        ]
+        if one.have(name, patches) is None:
+            stale.add(name)
+    assert stale == {"direct-io", "both"}
+
+
+def test_order_changes_few_patches_at_a_time(source18: Source) -> None:
+    catalog = series.read()
+    variants = {name: series.patches_of(catalog, name, source18) for name in catalog.variant}
+    order = builder.cheapest_order(variants)
+    assert order[0] == "stock"
+    steps = [len(set(variants[a]) ^ set(variants[b])) for a, b in itertools.pairwise(order)]
+    assert max(steps) == 1
+
+
+def test_meson_of_a_version_without_it() -> None:
+    old = Source("tarball", Path("x"), "15.18", "0")
+    with pytest.raises(LabError, match="--build-system autoconf"):
+        buildsystem.choose("meson", old)
+    assert buildsystem.choose("auto", old).name == "autoconf"
+    assert buildsystem.choose("auto", Source("tarball", Path("x"), "18.6", "0")).name == "meson"
+
+
+def test_source_without_a_series() -> None:
+    with pytest.raises(LabError, match="no series for PostgreSQL 9"):
+        series.series_for(series.read(), Source("tarball", Path("x"), "9.6.1", "0"))
+    assert series.series_for(series.read(), Source("git", Path("x"), "20devel", "0")) == "18"

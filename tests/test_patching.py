@@ -1,0 +1,120 @@
+"""Patches on the real tree: every order and subset, refusals, and taking them back."""
+
+import hashlib
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from wallab import patching, paths, series
+from wallab.errors import LabError
+from wallab.patching import WorkTree
+from wallab.series import Patch
+from wallab.source import Source
+
+
+@pytest.fixture(scope="module")
+def tree(tree18: Path, tmp_path_factory: pytest.TempPathFactory) -> WorkTree:
+    """A tree whose patches come and go."""
+    path = tmp_path_factory.mktemp("work") / "src"
+    shutil.copytree(tree18, path, symlinks=True)
+    return WorkTree(path)
+
+
+def patch(name: str) -> Patch:
+    """The patch of the series for 18."""
+    return Patch(name, paths.PATCHES / "18" / f"{name}.patch")
+
+
+def content(path: Path) -> str:
+    """A digest of all files of a tree."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+INDEPENDENT = ("direct-io", "gather-write")
+ORDERS = [
+    order for size in range(3) for order in itertools.permutations(INDEPENDENT, size)
+]  # (), each alone, both in both orders
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: "+".join(order) or "none")
+def test_every_order_and_subset_applies_to_the_baseline(
+    tree: WorkTree, order: tuple[str, ...]
+) -> None:
+    tree.apply([patch(name) for name in ("baseline", *order)], "18")
+    leftovers = [*tree.path.rglob("*.rej"), *tree.path.rglob("*.orig")]
+    assert leftovers == []
+    tree.restore()
+
+
+def test_order_makes_no_difference(tree: WorkTree) -> None:
+    results = set()
+    for order in itertools.permutations(INDEPENDENT):
+        tree.apply([patch(name) for name in ("baseline", *order)], "18")
+        results.add(content(tree.path))
+    tree.restore()
+    assert len(results) == 1
+
+
+def test_every_variant_applies_and_leaves_no_trace(
+    tree: WorkTree, tree18: Path, source18: Source
+) -> None:
+    catalog = series.read()
+    for variant in catalog.variant:
+        tree.apply(series.patches_of(catalog, variant, source18), "18")
+    tree.restore()
+    assert content(tree.path) == content(tree18)
+
+
+def test_patch_that_does_not_apply(tree: WorkTree, tree18: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "v3-0001-foo.patch"
+    bad.write_text(
+        "--- a/src/backend/access/transam/xlog.c\n"
+        "+++ b/src/backend/access/transam/xlog.c\n"
+        "@@ -10,3 +10,3 @@\n not there\n-nor this\n+but that\n at all\n"
+    )
+    with pytest.raises(LabError) as refusal:
+        tree.apply([patch("baseline"), Patch("foo", bad)], "PostgreSQL 18 (the tree)")
+    said = str(refusal.value)
+    for part in ("foo", str(bad), "xlog.c, hunk 1", "PostgreSQL 18 (the tree)", "baseline applied"):
+        assert part in said
+    assert content(tree.path) == content(tree18)
+
+
+def test_patch_of_a_file_that_is_not_there(tree: WorkTree, tmp_path: Path) -> None:
+    bad = tmp_path / "x.patch"
+    bad.write_text("--- a/nosuch.c\n+++ b/nosuch.c\n@@ -1 +1 @@\n-a\n+b\n")
+    with pytest.raises(LabError, match="does not have"):
+        tree.apply([Patch("x", bad)], "18")
+
+
+def test_applying_again_says_so(tree: WorkTree) -> None:
+    with pytest.raises(LabError, match=r"baseline.*does not apply"):
+        tree.apply([patch("baseline"), patch("baseline")], "18")
+
+
+def test_kill_while_patching_is_put_right(tree: WorkTree, tree18: Path) -> None:
+    tree.apply([patch("baseline")], "18")
+    # As if the process had died here: another one finds the tree so.
+    WorkTree(tree.path).restore()
+    assert content(tree.path) == content(tree18)
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd"])
+def test_patch_that_leads_out_of_the_tree(tmp_path: Path, path: str) -> None:
+    bad = tmp_path / "x.patch"
+    bad.write_text(f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b\n")
+    with pytest.raises(LabError, match="leads out of the tree"):
+        patching.touched_files(Patch("x", bad))
+
+
+def test_file_that_is_no_patch(tmp_path: Path) -> None:
+    bad = tmp_path / "x.patch"
+    bad.write_text("Dear all,\n")
+    with pytest.raises(LabError, match="no unified diff"):
+        patching.touched_files(Patch("x", bad))

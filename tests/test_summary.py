@@ -1,0 +1,163 @@
+"""What a table shows of a cell follows from its samples."""
+
+import math
+import statistics
+from typing import Any
+
+import msgspec
+import pytest
+from scipy import stats
+
+from wallab import manifest, matrix, reference, summary, table
+from wallab.builder import Build
+from wallab.drivecontrol import DriveReading
+from wallab.export import csvfile, markdown, text
+from wallab.manifest import Manifest
+from wallab.matrix import Cell
+from wallab.samples import Sample
+from wallab.simulated import as_read_back
+from wallab.walactivity import WalCounters
+from wallab.workload import Measured
+
+
+@pytest.fixture(scope="module")
+def plan() -> Manifest:
+    """The manifest of a quick run that was made up."""
+    experiment, preset = matrix.choose(matrix.read(), "thread", "quick")
+    direct = ("fdatasync", "fsync", "open_sync", "open_datasync", "fsync_direct", "open_direct",
+              "fdatasync_direct", "open_datasync_direct")  # fmt: skip
+    build = Build("v", "18.6", "0", "tarball", (), "meson", (), "cc", {}, "k", 1.0, "2026")
+    return Manifest(
+        name="thread", preset_name="quick", started="2026-01-01T00:00:00Z", seed=1, lab={},
+        machine=manifest.machine(), experiment=experiment, preset=preset,
+        cells=tuple(matrix.cells(experiment, preset)), builds={"both": build},
+        methods={"direct-io": direct, "both": direct, "gather-write": direct[:4]}, drives={},
+    )  # fmt: skip
+
+
+def reading(late: int) -> DriveReading:
+    """What a drive counted that was late by so many ns."""
+    return DriveReading({"writes": 20, "flushes": 5}, {"p99_ns": late})
+
+
+def sample(cell: Cell, number: int, tps: float, **changes: Any) -> Sample:
+    """A sample of the cell; changes replace its fields."""
+    plain = Sample(
+        cell=cell, round=number, position=1, started="", state="measured",
+        figures=Measured(tps, round(tps), 0, 1.0, 1.0), wal=WalCounters(10, 81920, 5, 70000, 3),
+        drive={"wal": reading(1000)},
+        write_cache={"wal": as_read_back("off"), "data": as_read_back("on")},
+        open_flags={"none": 3},
+    )  # fmt: skip
+    return msgspec.structs.replace(plain, **changes)
+
+
+def at(variant: str, sync: str, write_cache: str = "off") -> Cell:
+    """A cell of the thread."""
+    return {"variant": variant, "write_cache": write_cache, "sync": sync}
+
+
+def find(found: list[summary.Summary], cell: Cell) -> summary.Summary:
+    """The summary of the cell."""
+    return next(one for one in found if one.cell == cell)
+
+
+def test_interval_is_students(plan: Manifest) -> None:
+    values = [100.0, 110.0, 123.0, 90.0, 101.5]
+    low, high = stats.t.interval(0.95, 4, loc=statistics.fmean(values), scale=stats.sem(values))
+    found = summary.estimate(values)
+    assert found.half_width is not None
+    assert math.isclose(found.mean - found.half_width, low)
+    assert math.isclose(found.mean + found.half_width, high)
+    assert summary.estimate([5.0]).half_width is None
+
+
+def test_states_are_told_apart(plan: Manifest) -> None:
+    broken = sample(at("both", "fsync"), 1, 0, state="failed", figures=None, error="no")
+    found = summary.summarize(plan, [sample(at("both", "fdatasync"), 1, 50), broken], None)
+    assert find(found, at("both", "fdatasync")).state == "measured"
+    assert find(found, at("both", "fsync")).state == "failed"
+    assert find(found, at("both", "open_sync")).state == "not run"
+    assert find(found, at("gather-write", "open_direct")).state == "N/A"
+
+
+def test_ratios_to_the_row(plan: Manifest) -> None:
+    samples = [
+        sample(at("both", "fsync=false"), 1, 200),
+        sample(at("both", "open_direct"), 1, 50, open_flags={"O_DIRECT|O_SYNC": 9}),
+    ]
+    found = find(
+        summary.summarize(plan, samples, reference.load("thread")), at("both", "open_direct")
+    )
+    assert found.relative == 0.25
+    assert found.reference == 145.2
+    assert found.reference_relative is not None
+    assert math.isclose(found.reference_relative, 145.2 / 131.5)
+    assert found.warnings == ()
+
+
+def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:
+    cell = at("both", "fsync")
+    found = summary.summarize(plan, [sample(cell, 1, 100), sample(cell, 2, 300)], None)
+    evidence = find(found, cell).evidence
+    assert evidence is not None
+    assert evidence.writes_per_transaction == 20 / 400
+    assert evidence.bytes_per_write == 8192
+    assert evidence.drive_writes_per_transaction == 40 / 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"open_flags": {"O_SYNC": 3}}, "without O_DIRECT"),
+        ({"open_flags": {}}, "not proved"),
+        ({"write_cache": {"wal": as_read_back("on"), "data": as_read_back("on")}}, "cache was not"),
+        ({"drive": {"wal": reading(900_000)}}, "late: 0.90 ms"),
+    ],
+)
+def test_what_was_not_as_asked_is_marked(
+    plan: Manifest, changes: dict[str, Any], said: str
+) -> None:
+    cell = at("both", "open_direct")
+    good = {"open_flags": {"O_DIRECT|O_SYNC": 3}}
+    assert not find(summary.summarize(plan, [sample(cell, 1, 9, **good)], None), cell).warnings
+    found = find(summary.summarize(plan, [sample(cell, 1, 9, **(good | changes))], None), cell)
+    assert said in " ".join(found.warnings)
+    assert text.tps(found).endswith("!")
+
+
+@pytest.fixture(scope="module")
+def laid_out(plan: Manifest) -> table.Table:
+    """A table with a few figures."""
+    samples = [sample(at("both", "fsync=false"), number, 1000 + number) for number in (1, 2, 3)] + [
+        sample(at("gather-write", "open_sync"), number, 100 + number) for number in (1, 2, 3)
+    ]
+    published = reference.load("thread")
+    return table.lay_out(plan, summary.summarize(plan, samples, published), published)
+
+
+def test_text_has_the_threads_layout(laid_out: table.Table) -> None:
+    lines = text.render(laid_out).splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("patch "))
+    assert "writeback cache" in lines[head]
+    assert [part.strip() for part in lines[head].split("|")][2:5] == ["false", "sync", "sync"]
+    both = next(line for line in lines if line.startswith("both"))
+    assert "1002.0" in both
+    gathered = next(line for line in lines if line.startswith("gather-write"))
+    assert "102.0" in gathered
+    assert "(N/A)" in gathered
+    assert "105.4" in "\n".join(lines)  # the thread's own figure
+
+
+def test_rendering_twice_gives_the_same(laid_out: table.Table) -> None:
+    for render in (text.render, markdown.render, csvfile.render):
+        assert render(laid_out) == render(laid_out)
+
+
+def test_markdown_escapes(laid_out: table.Table) -> None:
+    evil = msgspec.structs.replace(laid_out, title="a | b <script>")
+    assert "a \\| b \\<script\\>" in markdown.render(evil)
+
+
+def test_csv_has_a_line_for_each_cell(laid_out: table.Table, plan: Manifest) -> None:
+    assert len(csvfile.render(laid_out).splitlines()) == 1 + len(plan.cells)

@@ -1,0 +1,36 @@
+"""pgbench's report is read, not guessed."""
+
+import pytest
+
+from wallab import workload
+
+REPORT = """pgbench (18.6)
+transaction type: <builtin: TPC-B (sort of)>
+scaling factor: 10
+query mode: simple
+number of clients: 50
+number of threads: 1
+maximum number of tries: 1
+duration: 2 s
+number of transactions actually processed: 1234
+number of failed transactions: 2 (0.162%)
+latency average = 81.234 ms
+initial connection time = 45.678 ms
+tps = 615.432109 (without initial connection time)
+"""
+
+
+def test_report() -> None:
+    assert workload.parse(REPORT) == workload.Measured(615.432109, 1234, 2, 81.234, 45.678)
+
+
+def test_report_of_14_has_no_failed_transactions() -> None:
+    without = "\n".join(line for line in REPORT.splitlines() if "failed" not in line)
+    assert workload.parse(without).failed == 0
+
+
+@pytest.mark.parametrize("lost", ["tps =", "latency average", "actually processed"])
+def test_missing_figure(lost: str) -> None:
+    cut = "\n".join(line for line in REPORT.splitlines() if lost not in line)
+    with pytest.raises(workload.RunFailed):
+        workload.parse(cut)
