@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab import jsonfile, paths
+from wallab import jsonfile, mounts, paths
 from wallab.errors import MachineError
 
 
@@ -101,18 +101,11 @@ def _file(folder: Path) -> Path:
 
 
 def _remove(record: Record) -> None:
+    if mounts.below(record.folder):
+        return  # never delete through a mount what is only shown here
     shutil.rmtree(record.folder, ignore_errors=True)
-    _file(record.folder).unlink(missing_ok=True)
-
-
-def _mounts_below(folder: Path) -> list[Path]:
-    """Return the mount points at or below the folder, the innermost first."""
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    points = [
-        Path(os.fsdecode(line.split()[1].encode().decode("unicode_escape").encode("latin1")))
-        for line in lines
-    ]
-    return [p for p in reversed(points) if p == folder or folder in p.parents]
+    if not record.folder.exists():  # else the next start tries again
+        _file(record.folder).unlink(missing_ok=True)
 
 
 def clear_dead() -> list[str]:
@@ -142,7 +135,7 @@ def _clear(record: Record) -> list[str]:
                 except psutil.TimeoutExpired:
                     found.kill()
                     found.wait(5)
-    for point in _mounts_below(record.folder):
+    for point in mounts.below(record.folder):
         done.append(f"unmounted {point}")
         subprocess.run(["umount", "--lazy", str(point)], capture_output=True)
     for device in record.loops:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -34,14 +35,31 @@ def mount(device: Path, target: Path, filesystem: str, options: str = "") -> Non
 
 
 def bind(folder: Path, target: Path) -> None:
-    """Show a folder at another place, which also lets users in who may not pass its parents."""
+    """Show a folder, read-only, at another place.
+
+    That also lets users in who may not pass its parents.
+    """
     _run(["mount", "--bind", str(folder), str(target)])
+    _run(["mount", "-o", "remount,bind,ro", str(target)])
+
+
+def below(folder: Path) -> list[Path]:
+    """Return the mount points at or below the folder, the innermost first.
+
+    Bind mounts count, which Path.is_mount does not see on their own file system.
+    """
+    found = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[1]))
+        if point == folder or folder in point.parents:
+            found.append(point)
+    return found[::-1]
 
 
 def unmount(target: Path, patience: float = 20.0) -> None:
     """Unmount, waiting for the last users to go; past the patience (s), detach it lazily."""
     deadline = time.monotonic() + patience
-    while target.is_mount():
+    while target in below(target):
         result = subprocess.run(["umount", str(target)], capture_output=True, text=True)
         if result.returncode == 0:
             return

@@ -199,7 +199,6 @@ class SimulatedDrive:
         with contextlib.suppress(MachineError, LabError, AttributeError):
             self.timing(False)
         try:
-            if self.mount_point.is_mount():
-                self.unmount()
+            self.unmount()
         finally:
             self._undo.close()
