@@ -84,10 +84,20 @@ def leftovers() -> dict[str, list[str]]:
     loops = []
     for block in Path("/sys/block").glob("loop*"):
         with contextlib.suppress(OSError):
-            if (block / "loop" / "backing_file").read_text().startswith(str(runtime)):
+            # The kernel shows the whole path only while its mount is in sight.
+            if (block / "loop" / "backing_file").read_text().strip().endswith("/disk"):
                 loops.append(block.name)
+    stuck = []
+    for process in psutil.process_iter(["name", "pid"]):
+        if process.info["name"] == "wal-drive":
+            for task in Path(f"/proc/{process.pid}/task").glob("*"):
+                with contextlib.suppress(OSError):
+                    state = (task / "stat").read_text().rsplit(") ", 1)[1][0]
+                    if state != "Z":  # a parent may be slow to fetch the exit code
+                        stuck.append(f"{process.pid} {state}")
     return {
         "loops": loops,
+        "drives": stuck,
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines()
                    if str(runtime) in line],
         "processes": [f"{p.pid} {p.info['name']}" for p in psutil.process_iter(["name", "cmdline"])
@@ -272,7 +282,7 @@ def test_next_user_of_a_loop_device_finds_it_as_it_was(tmp_path: Path) -> None:
     attached: list[str] = []
     try:
         for _ in range(2):  # as many as the lab used
-            command = ["losetup", "--find", "--show", file]
+            command = ["losetup", "--find", "--show", str(file)]
             shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             attached.append(shown.strip())
             queue = Path("/sys/block") / Path(attached[-1]).name / "queue"

@@ -24,7 +24,7 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The majors that a folder of patches is for."""
 
-    tested: tuple[str, ...]
+    tested: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
 
 

@@ -128,6 +128,8 @@ class SimulatedDrive:
             server = process.spawn(
                 command, stdout=subprocess.PIPE, stderr=errors, die_with_parent=die_with_lab
             )
+        # The server unmounts its file where it lives; the lab may see it elsewhere, too.
+        self._undo.callback(mounts.forget, fuse)
         self._undo.callback(process.end, server, signal.SIGTERM, 10)
         self._ledger.add_process(server.pid)
         assert server.stdout is not None

@@ -14,7 +14,7 @@ from wallab.samples import Sample
 from wallab.simulated import as_read_back
 
 CONFIDENCE = 0.95
-LATE_NS = 500_000
+LATE_NS = 1_000_000
 """A drive whose 99th percentile of lateness is above this did not keep its own time."""
 
 

@@ -63,6 +63,14 @@ class TestBed:
             mounts.enter_private_namespace()
             self._ledger = Ledger.open()
             self._undo.callback(self._ledger.close)
+            for name, drive in self._experiment.drive.items():
+                self.drives[name] = SimulatedDrive(
+                    name, drive.profile, drive.size_mb << 20, drive.filesystem, self._ledger
+                )
+                self._undo.callback(self.drives[name].close)
+            # File systems are mounted where the drives' servers do not live: the last process of
+            # a namespace unmounts what is left there, and a server would then wait for itself.
+            mounts.enter_private_namespace()
             for variant, path in self._installed.items():
                 target = self._ledger.folder / "server" / variant
                 target.mkdir(parents=True)
@@ -70,11 +78,6 @@ class TestBed:
                 self._undo.callback(mounts.unmount, target)
                 self._servers[variant] = target
                 self.methods[variant] = clusters.methods(target)
-            for name, drive in self._experiment.drive.items():
-                self.drives[name] = SimulatedDrive(
-                    name, drive.profile, drive.size_mb << 20, drive.filesystem, self._ledger
-                )
-                self._undo.callback(self.drives[name].close)
             self._cluster = Cluster(
                 self.drives["data"].mount_point / "data",
                 self.drives["wal"].mount_point / "pg_wal",

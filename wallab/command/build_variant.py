@@ -44,7 +44,9 @@ def listing(catalog: series.Catalog) -> str:
     lines.append("Series (PostgreSQL majors):")
     for name, one in catalog.series.items():
         expected = ", ".join(one.expected) or "none"
-        lines.append(f"  {name}: tested with {', '.join(one.tested)}; expected to fit: {expected}")
+        lines.append(
+            f"  {name}: tested with {', '.join(one.tested) or 'none'}; expected to fit: {expected}"
+        )
     return "\n".join(lines)
 
 
