@@ -112,7 +112,7 @@ def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:
         ({"open_flags": {"O_SYNC": 3}}, "without O_DIRECT"),
         ({"open_flags": {}}, "not proved"),
         ({"write_cache": {"wal": as_read_back("on"), "data": as_read_back("on")}}, "cache was not"),
-        ({"drive": {"wal": reading(900_000)}}, "late: 0.90 ms"),
+        ({"drive": {"wal": reading(1_900_000)}}, "late: 1.90 ms"),
     ],
 )
 def test_what_was_not_as_asked_is_marked(

@@ -3,8 +3,8 @@
 Sources are never modified: variants are built from copies, which `unpack` makes.
 """
 
+import errno
 import hashlib
-import io
 import os
 import re
 import shutil
@@ -258,21 +258,42 @@ def unpack(source: Source, target: Path) -> None:
             shutil.copy2(file, copy, follow_symlinks=False)
         return
     if source.kind == "git":
-        tar = io.BytesIO(_git_output(source.location, "archive", source.identity))
-        with tarfile.open(fileobj=tar) as archive:
-            archive.extractall(target, filter="data")
+        _extract(_git_output(source.location, "archive", source.identity), source, target)
         return
-    try:
-        with tarfile.open(source.location) as archive:
-            members = archive.getmembers()
-            tops = {Path(member.name).parts[0] for member in members if Path(member.name).parts}
-            archive.extractall(target, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise LabError(f"source {source.location}: cannot be unpacked: {error}") from None
-    if len(tops) == 1:
+    _extract(source.location, source, target)
+    inside = list(target.iterdir())
+    if len(inside) == 1:
         # Move the single top folder's content up.
-        (top,) = tops
         aside = target.with_name(target.name + ".top")
-        (target / top).rename(aside)
+        inside[0].rename(aside)
         target.rmdir()
         aside.rename(target)
+
+
+def _extract(archive: bytes | Path, source: Source, target: Path) -> None:
+    """Unpack the archive with tar(1), which lets nothing out of the target.
+
+    Python's tarfile is as careful only from 3.11.4 on.
+    """
+    where = f"source {source.location}: cannot be unpacked"
+    file = "-" if isinstance(archive, bytes) else str(archive)
+    result = subprocess.run(
+        [
+            "tar",
+            "--extract",
+            "--force-local",
+            "--no-same-owner",
+            "--directory",
+            target,
+            "--file",
+            file,
+        ],
+        input=archive if isinstance(archive, bytes) else b"",
+        capture_output=True,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    if result.returncode:
+        said = result.stderr.decode(errors="replace")
+        if "No space left on device" in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        raise LabError(f"{where}: {said.strip()[-300:]}")
