@@ -101,7 +101,7 @@ def leftovers() -> dict[str, list[str]]:
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines()
                    if str(runtime) in line],
         "processes": [f"{p.pid} {p.info['name']}" for p in psutil.process_iter(["name", "cmdline"])
-                      if any(str(runtime) in word for word in p.info["cmdline"] or [])],
+                      if any(word.startswith(f"{runtime}/") for word in p.info["cmdline"] or [])],
         "folders": [str(one) for one in runtime.glob("*")],
     }  # fmt: skip
 
