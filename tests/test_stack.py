@@ -217,12 +217,17 @@ def test_directory_that_is_taken(run_folder: Path, small: Path) -> None:
     assert SampleFile(run_folder / "samples.jsonl").read()
 
 
+def hear_interrupts() -> None:
+    """What a child runs first: a job in the background starts deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start_long_run(small: Path, folder: Path) -> subprocess.Popen[str]:
     """Start a run that would take long, and return when it has measured something."""
     small.write_text(LONG)
     child = subprocess.Popen(
         lab("run-matrix", "small", "--preset", "smoke", "--matrix", small, "--output", folder),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts,
     )  # fmt: skip
     samples = folder / "samples.jsonl"
     deadline = time.monotonic() + 300
@@ -261,7 +266,13 @@ def test_killed_run_is_cleared_by_the_next_and_resumed(small: Path, tmp_path: Pa
     # The refused start has cleared what the kill left.
     assert wait_for_nothing(5) == {}
     small.write_text(LONG)
-    child = subprocess.Popen(resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        resume,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_interrupts,
+    )
     while len(SampleFile(folder / "samples.jsonl").read()) < len(before) + 2:
         assert child.poll() is None, child.stderr.read() if child.stderr else ""
         time.sleep(0.1)

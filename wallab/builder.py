@@ -264,7 +264,7 @@ class Builder:
         old = self.folder / f".{record.variant}.old"
         try:
             shutil.rmtree(fresh, ignore_errors=True)
-            shutil.copytree(installed, fresh, symlinks=True)
+            shutil.move(installed, fresh)
             jsonfile.save(fresh / "build.json", record)
             shutil.rmtree(old, ignore_errors=True)
             if target.exists():
