@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from leftovers import wait_for_nothing
 
 from wallab import jsonfile, manifest, mounts, paths
 from wallab.builder import Server
@@ -76,42 +76,6 @@ def small(tmp_path: Path) -> Path:
 def lab(command: str, *arguments: str | Path) -> list[str]:
     """The command line of one of the lab's commands."""
     return [str(paths.LAB / "scripts" / command), *map(str, arguments)]
-
-
-def leftovers() -> dict[str, list[str]]:
-    """What the lab owns on this machine: loop devices, mounts, processes, folders."""
-    runtime = paths.runtime()
-    loops = []
-    for block in Path("/sys/block").glob("loop*"):
-        with contextlib.suppress(OSError):
-            # The kernel shows the whole path only while its mount is in sight.
-            if (block / "loop" / "backing_file").read_text().strip().endswith("/disk"):
-                loops.append(block.name)
-    stuck = []
-    for process in psutil.process_iter(["name", "pid"]):
-        if process.info["name"] == "wal-drive":
-            for task in Path(f"/proc/{process.pid}/task").glob("*"):
-                with contextlib.suppress(OSError):
-                    state = (task / "stat").read_text().rsplit(") ", 1)[1][0]
-                    if state != "Z":  # a parent may be slow to fetch the exit code
-                        stuck.append(f"{process.pid} {state}")
-    return {
-        "loops": loops,
-        "drives": stuck,
-        "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines()
-                   if str(runtime) in line],
-        "processes": [f"{p.pid} {p.info['name']}" for p in psutil.process_iter(["name", "cmdline"])
-                      if any(word.startswith(f"{runtime}/") for word in p.info["cmdline"] or [])],
-        "folders": [str(one) for one in runtime.glob("*")],
-    }  # fmt: skip
-
-
-def wait_for_nothing(patience: float = 30) -> dict[str, list[str]]:
-    """Wait until the lab owns nothing any more; return what it still owns then."""
-    deadline = time.monotonic() + patience
-    while any(leftovers().values()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return {kind: things for kind, things in leftovers().items() if things}
 
 
 @pytest.fixture(scope="module")
