@@ -6,6 +6,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -186,6 +187,23 @@ def test_no_network_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WALLAB_SOURCE_ADDRESS", "http://127.0.0.1:1/{version}")
     with pytest.raises(MachineError, match="--source FILE"):
         source.resolve("18")
+
+
+@pytest.mark.usefixtures("no_debian")
+def test_two_that_start_together_fetch_once(
+    source18: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[int] = []
+
+    def fetch(major: int, folder: Path) -> Path:
+        fetched.append(major)
+        return Path(shutil.copy(source18.location, folder))
+
+    monkeypatch.setattr(debian, "fetch", fetch)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(source.resolve, ["18", "18"])
+    assert first == second
+    assert fetched == [18]
 
 
 @pytest.mark.usefixtures("no_debian")

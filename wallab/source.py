@@ -4,6 +4,7 @@ Sources are never modified: variants are built from copies, which `unpack` makes
 """
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -196,19 +197,22 @@ def _by_major(major: int) -> Source:
     folder = paths.cache() / "sources"
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / f"{major}.json"
-    if record.exists():
-        kept = jsonfile.load(record, Source)
-        if kept.location.is_file() and sha256(kept.location) == kept.identity:
-            return kept
-    try:
-        tarball = debian.fetch(major, folder)
-    except debian.NotInDebian as reason:
-        tarball = _download(major, folder, str(reason))
-    source = _tarball(tarball, official=True)
-    if source.major != major:
-        raise LabError(f"source {major}: {tarball} holds PostgreSQL {source.version}")
-    jsonfile.save(record, source)
-    return source
+    # Two commands that start together must not fetch the same at once.
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if record.exists():
+            kept = jsonfile.load(record, Source)
+            if kept.location.is_file() and sha256(kept.location) == kept.identity:
+                return kept
+        try:
+            tarball = debian.fetch(major, folder)
+        except debian.NotInDebian as reason:
+            tarball = _download(major, folder, str(reason))
+        source = _tarball(tarball, official=True)
+        if source.major != major:
+            raise LabError(f"source {major}: {tarball} holds PostgreSQL {source.version}")
+        jsonfile.save(record, source)
+        return source
 
 
 def _download(major: int, folder: Path, reason: str) -> Path:

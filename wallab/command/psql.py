@@ -1,0 +1,55 @@
+"""psql on a cluster that lasts as long as the session: a variant's server to look at."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import click
+
+from wallab import builder, buildsystem, ledger, process, series, source
+from wallab.cluster import Cluster
+from wallab.command import outcome
+from wallab.ledger import Ledger
+from wallab.progress import say
+
+EPILOG = """\b
+Examples:
+  psql                                  on the variant stock
+  psql both -c 'SHOW wal_sync_method'   whatever follows the variant goes to psql
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True})
+@click.argument("variant", default="stock")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(variant: str, arguments: tuple[str, ...]) -> int:
+    """Start a server of VARIANT on an empty cluster, and psql on it with the ARGUMENTS."""
+    found = source.resolve(source.default("18"))
+    catalog = series.read()
+    wanted = {variant: series.patches_of(catalog, variant, found)}
+    (server,) = builder.Builder(found, buildsystem.choose("auto", found)).build(wanted)
+    for line in ledger.clear_dead():
+        say(f"left behind by an earlier run: {line}")
+    owned = Ledger.open()
+    try:
+        home = owned.folder / "cluster"
+        home.mkdir()
+        process.own(home)
+        cluster = Cluster(home / "data", home / "wal", owned)
+        cluster.create(server.path)
+        cluster.start(server.path, {})
+        try:
+            psql = [server.path / "bin" / "psql", "-h", cluster.socket, "-U", "postgres"]
+            # Ctrl-C is psql's own.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            environment = {"PGDATABASE": "postgres"}
+            return subprocess.run([*psql, *arguments], env=os.environ | environment).returncode
+        finally:
+            cluster.stop()
+    finally:
+        owned.close()
+
+
+if __name__ == "__main__":
+    sys.exit(outcome.run(command, "psql"))
