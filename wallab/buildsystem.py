@@ -107,6 +107,8 @@ class Autoconf(BuildSystem):
         """The same choice as with Meson."""
         options = [
             f"--prefix={PREFIX}",
+            # One tree serves every variant, so make must see the headers that a patch touches.
+            "--enable-depend",
             "--enable-tap-tests",
             "--enable-debug",
             "--disable-rpath",
