@@ -108,6 +108,14 @@ def test_run_prints_the_table_and_keeps_the_samples(run_folder: Path) -> None:
         assert sample.wal is not None
         assert sample.wal.bytes
         assert sample.wal.writes
+        assert sample.wal.full_page_images
+        assert sample.figures.course is not None
+        assert 0 < sample.figures.course.latency_ms.p50 <= sample.figures.course.latency_ms.max
+        assert sum(sample.figures.course.per_second) <= 80
+        assert sample.cpu_seconds is not None
+        assert sample.cpu_seconds.server > 0
+        assert set(sample.phases) == {"restore", "start", "read", "checkpoint", "count",
+                                      "measure", "stop"}  # fmt: skip
     assert wait_for_nothing() == {}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from wallab import process
@@ -144,6 +145,20 @@ class Cluster:
         """Return the number of the running postmaster's process."""
         assert self._postmaster is not None
         return self._postmaster.pid
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the server's processes, those that have ended included."""
+        try:
+            postmaster = psutil.Process(self.postmaster())
+            times = postmaster.cpu_times()
+            total = times.user + times.system + times.children_user + times.children_system
+            for child in postmaster.children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    times = child.cpu_times()
+                    total += times.user + times.system
+        except psutil.NoSuchProcess:
+            raise ServerFailed("the server is gone") from None
+        return float(total)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""

@@ -14,6 +14,21 @@ from wallab.walactivity import WalCounters
 from wallab.workload import Measured
 
 
+class CpuSeconds(msgspec.Struct, frozen=True):
+    """Processor time, in user and in kernel mode, that was used while measuring."""
+
+    server: float
+    """By all of the server's processes."""
+    client: float
+    """By pgbench."""
+
+    def since(self, earlier: "CpuSeconds") -> "CpuSeconds":
+        """Return what was used since the earlier reading."""
+        return CpuSeconds(
+            round(self.server - earlier.server, 3), round(self.client - earlier.client, 3)
+        )
+
+
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One measured run of a cell, or the account of why it failed."""
 
@@ -35,7 +50,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     open_flags: dict[str, int] = {}
     """How the kernel saw the WAL segment opened -> number of server processes."""
     phases: dict[str, float] = {}
-    """Phase -> seconds it took."""
+    """Phase -> seconds it took: restore, start, read, warm_up, checkpoint, measure, count, stop."""
+    warm_up: Measured | None = None
+    """What pgbench reported of the warm-up, which no figure includes."""
+    cpu_seconds: CpuSeconds | None = None
 
 
 class SampleFile:

@@ -5,6 +5,7 @@ of it away again.
 """
 
 import contextlib
+import resource
 import signal
 import subprocess
 import time
@@ -17,10 +18,10 @@ from wallab import mounts, process
 from wallab.cluster import Cluster, ServerFailed
 from wallab.ledger import Ledger
 from wallab.matrix import FSYNC_OFF, Cell, Experiment, Preset, write_cache_of
-from wallab.samples import Sample
+from wallab.samples import CpuSeconds, Sample
 from wallab.simulated import SimulatedDrive
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
-from wallab.workload import Pgbench, RunFailed
+from wallab.workload import Measured, Pgbench, RunFailed
 
 
 def utc() -> str:
@@ -36,12 +37,13 @@ class Phases:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time a phase, also one that fails."""
+        """Time a phase, also one that fails; a second one of that name adds to the first."""
         begun = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[name] = round(time.monotonic() - begun, 3)
+            spent = time.monotonic() - begun
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
 
 
 class TestBed:
@@ -167,8 +169,7 @@ class TestBed:
 
     def _end(self) -> None:
         """End the sample: the content is thrown away, so nothing needs to be saved."""
-        for drive in self.drives.values():
-            drive.timing(False)
+        self._timing(False)
         self._cluster.stop(signal.SIGQUIT)
         for drive in self.drives.values():
             drive.unmount()
@@ -183,41 +184,72 @@ class TestBed:
                 drive.set_write_cache(write_cache_of(self._experiment.drive[name], cell))
         with phases.phase("start"):
             self._cluster.start(server, self._settings(cell))
-        with phases.phase("warm_up"):
+        with phases.phase("read"):
             # What the thread's machine had warm after 20 runs is read with the timing off.
             self._cluster.read_into_memory()
-            for drive in self.drives.values():
-                drive.timing(True)
-            pgbench = Pgbench(server, self._cluster.socket)
-            script = self._experiment.workload
-            if preset.warm_up_seconds:
-                self._run(
+        pgbench = Pgbench(server, self._cluster.socket)
+        script = self._experiment.workload
+        warm_up = None
+        if preset.warm_up_seconds:
+            with phases.phase("warm_up"):
+                self._timing(True)
+                warm_up, _ = self._run(
                     pgbench,
                     pgbench.arguments(script, preset.clients, seconds=preset.warm_up_seconds),
                 )
-        with phases.phase("measure"), self._cluster.connect() as connection:
-            for drive in self.drives.values():
-                drive.control.ask("reset")
-            wait_until_alone(connection)
-            before = read_counters(connection)
-            figures, flags = self._run(
-                pgbench,
-                pgbench.arguments(
-                    script, preset.clients, seconds=preset.seconds, transactions=preset.transactions
-                ),
-            )
-            drives = {name: drive.control.reading() for name, drive in self.drives.items()}
-            wait_until_alone(connection)
-            after = read_counters(connection)
+        with self._cluster.connect() as connection:
+            with phases.phase("checkpoint"):
+                # So that each sample is as far from the next checkpoint, whatever its warm-up
+                # wrote. In no time of the drives': no figure includes it.
+                self._timing(False)
+                connection.execute("CHECKPOINT")
+                self._timing(True)
+            with phases.phase("count"):
+                for drive in self.drives.values():
+                    drive.control.ask("reset")
+                wait_until_alone(connection)
+                before = read_counters(connection)
+                busy = self._cpu_seconds()
+            with phases.phase("measure"):
+                log = self._cluster.log.with_name("transactions")
+                figures, flags = self._run(
+                    pgbench,
+                    pgbench.arguments(
+                        script,
+                        preset.clients,
+                        seconds=preset.seconds,
+                        transactions=preset.transactions,
+                        log=log,
+                    ),
+                    log,
+                )
+            with phases.phase("count"):
+                drives = {name: drive.control.reading() for name, drive in self.drives.items()}
+                wait_until_alone(connection)
+                after = read_counters(connection)
+                cpu_seconds = self._cpu_seconds().since(busy)
         return {
             "figures": figures,
+            "warm_up": warm_up,
+            "cpu_seconds": cpu_seconds,
             "wal": after.since(before),
             "drive": drives,
             "write_cache": {name: drive.write_cache() for name, drive in self.drives.items()},
             "open_flags": flags,
         }
 
-    def _run(self, pgbench: Pgbench, arguments: list[str]) -> tuple[Any, dict[str, int]]:
+    def _timing(self, on: bool) -> None:
+        for drive in self.drives.values():
+            drive.timing(on)
+
+    def _cpu_seconds(self) -> CpuSeconds:
+        """Processor time so far: of the server, and of the children that have ended (pgbench)."""
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return CpuSeconds(self._cluster.cpu_seconds(), ended.ru_utime + ended.ru_stime)
+
+    def _run(
+        self, pgbench: Pgbench, arguments: list[str], log: Path | None = None
+    ) -> tuple[Measured, dict[str, int]]:
         """Run pgbench; look once, in its midst, at how the server has its WAL open."""
         child = pgbench.start(*arguments)
         try:
@@ -228,6 +260,6 @@ class TestBed:
                     break
                 except subprocess.TimeoutExpired:
                     flags = open_flags(self._cluster.postmaster(), self._cluster.wal)
-            return pgbench.finish(child), flags
+            return pgbench.finish(child, log), flags
         finally:
             process.end_group(child)

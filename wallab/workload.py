@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import process
+from wallab import process, transactionlog
 from wallab.errors import LabError
+from wallab.transactionlog import Course
 
 WORKLOADS = ("tpcb-like",)
 """pgbench's built-in scripts that an experiment may name."""
@@ -22,6 +23,13 @@ class Measured(msgspec.Struct, frozen=True):
     failed: int
     latency_ms: float
     connecting_ms: float
+    course: Course | None = None
+    """From pgbench's log of transactions, if it kept one."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the transactions took, all together."""
+        return self.transactions / self.tps if self.tps else 0.0
 
 
 class RunFailed(Exception):
@@ -79,18 +87,42 @@ class Pgbench:
 
     @staticmethod
     def arguments(
-        script: str, clients: int, *, seconds: int | None = None, transactions: int | None = None
+        script: str,
+        clients: int,
+        *,
+        seconds: int | None = None,
+        transactions: int | None = None,
+        log: Path | None = None,
     ) -> list[str]:
-        """Return the arguments of a run: so many seconds, or transactions for each client."""
+        """Return the arguments of a run: so many seconds, or transactions for each client.
+
+        With `log`, pgbench logs each transaction to a file of that name and its process number.
+        """
         amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
         # One thread, as pgbench of 2005 had.
-        return ["-n", "-b", script, "-c", str(clients), "-j", "1", *amount]
+        logged = ["-l", f"--log-prefix={log}"] if log else []
+        return ["-n", "-b", script, "-c", str(clients), "-j", "1", *amount, *logged]
 
     @staticmethod
-    def finish(child: subprocess.Popen[bytes]) -> Measured:
-        """Wait for a run and return its figures; RunFailed if it ended with an error."""
+    def finish(child: subprocess.Popen[bytes], log: Path | None = None) -> Measured:
+        """Wait for a run and return its figures; RunFailed if it ended with an error.
+
+        With `log`, as given to `arguments`, they include the course of the run; the log is read
+        and removed.
+        """
         output, errors = child.communicate()
         if child.returncode:
             said = errors.decode(errors="replace").strip()
             raise RunFailed(f"pgbench exited with {child.returncode}: {said[-500:]}")
-        return parse(output.decode(errors="replace"))
+        figures = parse(output.decode(errors="replace"))
+        if log is None:
+            return figures
+        file = log.with_name(f"{log.name}.{child.pid}")
+        try:
+            with file.open() as lines:
+                course = transactionlog.read(lines)
+        except OSError as error:
+            raise RunFailed(f"pgbench left no log of its transactions: {error}") from None
+        finally:
+            file.unlink(missing_ok=True)
+        return msgspec.structs.replace(figures, course=course)
