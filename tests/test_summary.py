@@ -10,14 +10,14 @@ from scipy import stats
 
 from wallab import manifest, matrix, reference, summary, table
 from wallab.builder import Build
-from wallab.drivecontrol import DriveReading
+from wallab.drive import DriveReading
 from wallab.export import csvfile, markdown, text
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
 from wallab.samples import Sample
-from wallab.simulated import as_read_back
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
+from wallab.writecache import as_read_back
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,8 @@ from typing import Any
 
 import msgspec
 
+from wallab.drive import DriveReading
 from wallab.errors import LabError, MachineError
-
-
-class DriveReading(msgspec.Struct, frozen=True):
-    """What a drive counted, by the names of drive/README.md; times in ns, by the drive's clock."""
-
-    counters: dict[str, int]
-    lateness: dict[str, int]
-    """How late answers were delivered, in real time: count, p50_ns, p99_ns, max_ns."""
 
 
 class DriveControl:
@@ -47,7 +40,7 @@ class DriveControl:
             raise LabError(f"the simulated drive refuses “{command}”: {answer.get('error')}")
         return answer
 
-    def reading(self) -> "DriveReading":
+    def reading(self) -> DriveReading:
         """Return the drive's counters since the last reset."""
         return msgspec.convert(self.ask("counters"), DriveReading)
 

@@ -13,7 +13,8 @@ from wallab import jsonfile, ledger, mounts, paths
 from wallab.drivecontrol import DriveControl
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
-from wallab.simulated import SimulatedDrive, WriteCache
+from wallab.simulated import SimulatedDrive
+from wallab.writecache import WriteCache
 
 
 class HandDrive(msgspec.Struct, frozen=True):

@@ -9,9 +9,10 @@ import msgspec
 
 from wallab import paths, series
 from wallab.errors import LabError
-from wallab.simulated import FILE_SYSTEMS, WRITE_CACHES, WriteCache, profile
+from wallab.simulated import FILE_SYSTEMS, profile
 from wallab.strict import read_toml
 from wallab.workload import WORKLOADS
+from wallab.writecache import WRITE_CACHES, WriteCache
 
 FSYNC_OFF = "fsync=false"
 """The value of the axis sync that stands for a server that never syncs."""

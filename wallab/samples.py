@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from wallab import jsonfile
-from wallab.drivecontrol import DriveReading
+from wallab.drive import DriveReading
 from wallab.errors import LabError
 from wallab.matrix import Cell
 from wallab.walactivity import WalCounters

@@ -10,25 +10,15 @@ import signal
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from wallab import mounts, paths, process, provision
+from wallab.drive import Drive, DriveReading
 from wallab.drivecontrol import DriveControl
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.loop import LoopDevice
-
-WriteCache = Literal["off", "on", "on-unflushed"]
-WRITE_CACHES: tuple[WriteCache, ...] = ("off", "on", "on-unflushed")
-
-# What the kernel is told: with “write through” it sends no flushes.
-_KERNEL_MODE = {"off": "write through", "on": "write back", "on-unflushed": "write through"}
-
-
-def as_read_back(state: WriteCache) -> dict[str, str]:
-    """Return what `SimulatedDrive.write_cache` reads back in that state."""
-    return {"drive": "off" if state == "off" else "on", "kernel": _KERNEL_MODE[state]}
-
+from wallab.writecache import WRITE_CACHES, WriteCache, as_read_back
 
 FILE_SYSTEMS = {
     # -K: no discards, which would take the simulated drive's time for nothing.
@@ -56,7 +46,7 @@ def _parameter(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-class SimulatedDrive:
+class SimulatedDrive(Drive):
     """A running simulated drive, its loop device and, between mount and unmount, its files.
 
     `folder` holds the control socket and the FUSE mount; `mount_point` is where files are.
@@ -148,6 +138,10 @@ class SimulatedDrive:
         if result.returncode:
             raise MachineError(f"{' '.join(command)}: {result.stderr.strip()}")
 
+    def unavailable(self, state: WriteCache) -> str:
+        """Say why the write cache cannot have this state; nothing if it can."""
+        return "" if state in WRITE_CACHES else "a simulated drive has a write cache of its own"
+
     def set_write_cache(self, state: WriteCache) -> None:
         """Switch the drive's cache, and tell the kernel what it needs to know of it.
 
@@ -189,6 +183,14 @@ class SimulatedDrive:
         """Bring the kept content back; the file system must be unmounted."""
         self.loop.forget()
         self.control.ask_idle("restore")
+
+    def reset(self) -> None:
+        """Count from zero."""
+        self.control.ask("reset")
+
+    def reading(self) -> DriveReading:
+        """Return what was counted since the last reset."""
+        return self.control.reading()
 
     def leave_running(self) -> None:
         """Let go of a mounted drive without undoing anything."""

@@ -11,7 +11,7 @@ from wallab.manifest import Manifest
 from wallab.matrix import FSYNC_OFF, Cell, write_cache_of
 from wallab.reference import Reference
 from wallab.samples import Sample
-from wallab.simulated import as_read_back
+from wallab.writecache import as_read_back
 
 CONFIDENCE = 0.95
 LATE_NS = 1_000_000
@@ -116,7 +116,7 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
         elif not all("O_DIRECT" in flags for flags in seen):
             found.append("the kernel had the WAL open without O_DIRECT")
     late = max(
-        (drive.lateness["p99_ns"] for sample in samples for drive in sample.drive.values()),
+        (drive.lateness.get("p99_ns", 0) for sample in samples for drive in sample.drive.values()),
         default=0,
     )
     if late > LATE_NS:

@@ -16,6 +16,7 @@ from typing import Any
 from wallab import cluster as clusters
 from wallab import mounts, process
 from wallab.cluster import Cluster, ServerFailed
+from wallab.drive import Drive
 from wallab.ledger import Ledger
 from wallab.matrix import FSYNC_OFF, Cell, Experiment, Preset, write_cache_of
 from wallab.samples import CpuSeconds, Sample
@@ -56,7 +57,7 @@ class TestBed:
         self._installed = servers
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
-        self.drives: dict[str, SimulatedDrive] = {}
+        self.drives: dict[str, Drive] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
 
     def open(self) -> dict[str, Any]:
@@ -206,7 +207,7 @@ class TestBed:
                 self._timing(True)
             with phases.phase("count"):
                 for drive in self.drives.values():
-                    drive.control.ask("reset")
+                    drive.reset()
                 wait_until_alone(connection)
                 before = read_counters(connection)
                 busy = self._cpu_seconds()
@@ -224,7 +225,7 @@ class TestBed:
                     log,
                 )
             with phases.phase("count"):
-                drives = {name: drive.control.reading() for name, drive in self.drives.items()}
+                drives = {name: drive.reading() for name, drive in self.drives.items()}
                 wait_until_alone(connection)
                 after = read_counters(connection)
                 cpu_seconds = self._cpu_seconds().since(busy)

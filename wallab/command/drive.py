@@ -11,6 +11,7 @@ from wallab import handdrive, jsonfile, simulated
 from wallab.command import outcome
 from wallab.errors import LabError
 from wallab.run import check_rights
+from wallab.writecache import WRITE_CACHES, WriteCache
 
 EPILOG = """\b
 Examples:
@@ -46,11 +47,9 @@ def command() -> None:
     "--write-cache",
     default="off",
     show_default=True,
-    type=click.Choice(simulated.WRITE_CACHES),
+    type=click.Choice(WRITE_CACHES),
 )
-def up(
-    directory: Path, profile: str, size: str, filesystem: str, write_cache: simulated.WriteCache
-) -> None:
+def up(directory: Path, profile: str, size: str, filesystem: str, write_cache: WriteCache) -> None:
     """Put an empty simulated drive under DIRECTORY; it stays until `down` or a reboot."""
     check_rights()
     drive = handdrive.up(directory, profile, bytes_of(size), filesystem, write_cache)
