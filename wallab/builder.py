@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile, paths, process
+from wallab import jsonfile, paths, prebuilt, process
 from wallab.buildsystem import PREFIX, BuildSystem
 from wallab.errors import LabError, MachineError
 from wallab.patching import WorkTree
@@ -66,6 +66,8 @@ class Server(msgspec.Struct, frozen=True):
 
 def compiler() -> str:
     """Return the C compiler's first line about itself; MachineError if there is none."""
+    if prebuilt.image() == "lab":
+        return prebuilt.origin().compiler
     command = os.environ.get("CC", "cc").split()
     try:
         said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
@@ -179,6 +181,8 @@ class Builder:
         return WorkTree(path)
 
     def _build(self, variant: str, patches: list[Patch]) -> Server:
+        if prebuilt.image() == "lab":
+            raise prebuilt.refuse_to_build(variant)
         begun = time.monotonic()
         build = self._home / "build"
         log = self._home / f"{variant}.log"

@@ -97,7 +97,7 @@ def lab_state() -> dict[str, str]:
     changed = ask("status", "--porcelain", "--untracked-files=no")
     return {
         "version": __version__,
-        "commit": ask("rev-parse", "HEAD"),
+        "commit": ask("rev-parse", "HEAD") or os.environ.get("WALLAB_REVISION", ""),
         "changed": "yes" if changed else "no",
     }
 

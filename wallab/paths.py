@@ -9,8 +9,10 @@ LAB = Path(__file__).resolve().parent.parent
 PATCHES = LAB / "patches"
 MATRIX = LAB / "matrix.toml"
 BUILD = LAB / "build"
-RESULTS = LAB / "results"
-REFERENCE = RESULTS / "reference"
+RESULTS = Path(os.environ.get("WALLAB_RESULTS") or LAB / "results").absolute()
+"""Where runs go; $WALLAB_RESULTS if that is set."""
+
+REFERENCE = LAB / "results" / "reference"
 DRIVE = LAB / "drive"
 
 

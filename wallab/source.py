@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import debian, jsonfile, paths
+from wallab import debian, jsonfile, paths, prebuilt
 from wallab.errors import LabError, MachineError
 from wallab.strict import read_toml
 
@@ -68,11 +68,19 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def default(name: str) -> str:
+    """Return the source to use where the user names none; an image has one of its own."""
+    return prebuilt.default_source() or name
+
+
 def resolve(name: str) -> Source:
     """Return the source of that name: a major version, directory, tarball or DIRECTORY@REF.
 
     LabError where there is none, or where it is no PostgreSQL source.
     """
+    if prebuilt.image() == "lab":
+        kept = prebuilt.origin(name)
+        return Source(kept.source_kind, Path(name), kept.version, kept.source, official=True)
     if re.fullmatch(r"\d+", name):
         return _by_major(int(name))
     path = Path(name).expanduser()

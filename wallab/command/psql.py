@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 
@@ -40,10 +41,10 @@ def command(variant: str, arguments: tuple[str, ...]) -> int:
         cluster.create(server.path)
         cluster.start(server.path, {})
         try:
-            psql = [server.path / "bin" / "psql", "-h", cluster.socket, "-U", "postgres"]
+            psql: list[str | Path] = [server.path / "bin" / "psql", "-h", cluster.socket]
             # Ctrl-C is psql's own.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            environment = {"PGDATABASE": "postgres"}
+            environment = {"PGDATABASE": "postgres", "PGUSER": "postgres"}
             return subprocess.run([*psql, *arguments], env=os.environ | environment).returncode
         finally:
             cluster.stop()
