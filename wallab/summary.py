@@ -1,12 +1,13 @@
 """From raw samples to what a table shows of each cell."""
 
 import statistics
-from collections import Counter
 from typing import Literal
 
 import msgspec
 from scipy.special import stdtrit
 
+from wallab import evidence
+from wallab.evidence import Evidence
 from wallab.manifest import Manifest
 from wallab.matrix import FSYNC_OFF, Cell, write_cache_of
 from wallab.reference import Reference
@@ -25,18 +26,6 @@ class Estimate(msgspec.Struct, frozen=True):
     half_width: float | None
     """Of the 95% t interval; None for a single round."""
     n: int
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """What the server, the kernel and the drive counted, over all rounds of a cell."""
-
-    writes_per_transaction: float | None
-    bytes_per_write: float | None
-    syncs_per_transaction: float | None
-    drive_writes_per_transaction: float | None
-    drive_flushes_per_transaction: float | None
-    revolutions_per_transaction: float | None
-    open_flags: tuple[str, ...]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -64,36 +53,6 @@ def estimate(values: list[float]) -> Estimate:
     # Student's t quantile; scipy.stats has it too, but takes a second to load.
     quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
     return Estimate(mean, quantile * error, len(values))
-
-
-def _ratio(above: list[int | None], below: list[int | None]) -> float | None:
-    if not above or any(value is None for value in (*above, *below)):
-        return None
-    total = sum(value or 0 for value in below)
-    return sum(value or 0 for value in above) / total if total else None
-
-
-def _evidence(samples: list[Sample]) -> Evidence:
-    transactions: list[int | None] = [
-        s.figures.transactions if s.figures else None for s in samples
-    ]
-    writes = [s.wal.writes if s.wal else None for s in samples]
-    drive = [s.drive["wal"].counters if "wal" in s.drive else {} for s in samples]
-    return Evidence(
-        writes_per_transaction=_ratio(writes, transactions),
-        bytes_per_write=_ratio([s.wal.write_bytes if s.wal else None for s in samples], writes),
-        syncs_per_transaction=_ratio(
-            [s.wal.syncs if s.wal else None for s in samples], transactions
-        ),
-        drive_writes_per_transaction=_ratio([d.get("writes") for d in drive], transactions),
-        drive_flushes_per_transaction=_ratio([d.get("flushes") for d in drive], transactions),
-        revolutions_per_transaction=_ratio(
-            [d.get("revolutions_waited") for d in drive], transactions
-        ),
-        open_flags=tuple(
-            flags for flags, _ in Counter(f for s in samples for f in s.open_flags).most_common()
-        ),
-    )
 
 
 def _expected_caches(plan: Manifest, cell: Cell) -> dict[str, dict[str, str]]:
@@ -165,7 +124,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                 state="measured",
                 tps=estimate([s.figures.tps for s in good if s.figures]),
                 relative=means[key] / base_mean if base_mean else None,
-                evidence=_evidence(good),
+                evidence=evidence.of(good),
                 warnings=_warnings(plan, cell, good),
             )
         elif group:

@@ -5,7 +5,7 @@ import io
 
 import msgspec
 
-from wallab.summary import Evidence
+from wallab.evidence import Evidence
 from wallab.table import Table
 
 

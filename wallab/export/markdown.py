@@ -1,6 +1,6 @@
 """The table as Markdown, for a mailing list or a pull request."""
 
-from wallab.export import text
+from wallab.export import footnotes, text
 from wallab.summary import Summary
 from wallab.table import Table, variant_title
 
@@ -39,4 +39,11 @@ def render(table: Table) -> str:
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
     notes = [f"! {escape(note)}" for note, _ in table.notes]
-    return "\n".join([*lines, "", f"{about}.", *notes]) + "\n"
+    reasons = [
+        f"- **{escape(row)}, {escape(column)}**: {escape(said)}"
+        for row, cells in footnotes.by_row(table)
+        for column, said in cells
+    ]
+    if reasons:
+        reasons = ["", f"{footnotes.TITLE}:", "", *reasons]
+    return "\n".join([*lines, "", f"{about}.", *notes, *reasons]) + "\n"

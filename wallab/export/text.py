@@ -1,8 +1,11 @@
 """The table as plain text, in the layout that the thread used."""
 
 import re
+import textwrap
 from collections.abc import Callable
 
+from wallab import evidence
+from wallab.export import footnotes
 from wallab.summary import Summary
 from wallab.table import Table, variant_title
 
@@ -56,6 +59,14 @@ def _evidence(name: str, digits: int = 2, unit: float = 1.0) -> Show:
     def show(cell: Summary) -> str:
         value = getattr(cell.evidence, name) if cell.evidence else None
         return _number(value / unit if value is not None else None, digits)
+
+    return show
+
+
+def _head(what: str) -> Show:
+    def show(cell: Summary) -> str:
+        shares = evidence.shares_of_head(cell.evidence) if cell.evidence else None
+        return _number(100 * shares[what], 0) if shares else ""
 
     return show
 
@@ -120,6 +131,20 @@ def _grid(table: Table, lines: list[tuple[str, Show]], *, rows_with: Show | None
     return "\n".join(output)
 
 
+def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:
+    """The footnotes, a paragraph a cell."""
+    width = max(len(column) for _, reasons in explained for column, _ in reasons)
+    lines = []
+    for row, reasons in explained:
+        lines.append(row)
+        for column, said in reasons:
+            lead = f"  {column.ljust(width)}  "
+            lines += textwrap.wrap(
+                said, 110, initial_indent=lead, subsequent_indent=" " * len(lead)
+            )
+    return "\n".join(lines)
+
+
 def render(table: Table) -> str:
     """Return the table, the published one beside it, and what explains the figures."""
     parts = [table.title, table.subtitle, ""]
@@ -132,21 +157,27 @@ def render(table: Table) -> str:
         if table.reference:
             ratios.append((table.reference.title, published_relative))
         parts += ["TPS relative to the first column of the row", _grid(table, ratios), ""]
-    evidence: list[tuple[str, Show]] = [
+    counted: list[tuple[str, Show]] = [
         ("WAL open", _flags),
         ("writes/tx", _evidence("writes_per_transaction")),
         ("kB/write", _evidence("bytes_per_write", 1, 1024)),
         ("syncs/tx", _evidence("syncs_per_transaction")),
         ("drive writes/tx", _evidence("drive_writes_per_transaction")),
         ("drive flushes/tx", _evidence("drive_flushes_per_transaction")),
+        ("cache hits %", _evidence("cache_hits", 0, 0.01)),
         ("revolutions/tx", _evidence("revolutions_per_transaction")),
+        ("heads: % waiting", _head("waited")),
+        ("heads: % moving", _head("moved")),
+        ("heads: % transf.", _head("transferred")),
     ]
     parts += [
         "What the server, the kernel and the WAL drive counted "
         "(open flags: D O_DIRECT, S O_SYNC, Y O_DSYNC)",
-        _grid(table, [("", lambda _: ""), *evidence]),
+        _grid(table, [("", lambda _: ""), *counted]),
         "",
     ]
+    if explained := footnotes.by_row(table):
+        parts += [footnotes.TITLE, _reasons(explained), ""]
     notes = ["(N/A): the variant has no such method."]
     if any("on-unflushed" in row.head for row in table.rows):
         notes.append(

@@ -1,0 +1,34 @@
+"""The footnotes of a table: why each cell is as fast as it is, and what to be wary of."""
+
+from wallab import evidence
+from wallab.summary import Summary
+from wallab.table import Row, Table, variant_title
+
+TITLE = "Why: what the counters say of each cell"
+
+
+def row_title(table: Table, row: Row) -> str:
+    """Return a row's name: the values of its axes, variants as the thread wrote them."""
+    return ", ".join(
+        variant_title(value) if axis == "variant" else value
+        for axis, value in zip(table.row_axes, row.head, strict=True)
+    )
+
+
+def reason(cell: Summary) -> str:
+    """Explain one cell in words; nothing if nothing was counted."""
+    return "; ".join(evidence.explain(cell.evidence)) if cell.evidence else ""
+
+
+def by_row(table: Table) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return each row's name with its cells' (column, reason), cells without one left out."""
+    found = []
+    for row in table.rows:
+        reasons = [
+            (column, reason(cell))
+            for column, cell in zip(table.columns, row.cells, strict=True)
+            if cell is not None
+        ]
+        if shown := [(column, said) for column, said in reasons if said]:
+            found.append((row_title(table, row), shown))
+    return found
