@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import patching, paths, series
+from wallab import patching, paths, series, source
 from wallab.errors import LabError
 from wallab.patching import WorkTree
 from wallab.series import Patch
@@ -22,9 +22,27 @@ def tree(tree18: Path, tmp_path_factory: pytest.TempPathFactory) -> WorkTree:
     return WorkTree(path)
 
 
-def patch(name: str) -> Patch:
-    """The patch of the series for 18."""
-    return Patch(name, paths.PATCHES / "18" / f"{name}.patch")
+@pytest.fixture(scope="module", params=["18", "17", "15"])
+def series_tree(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, WorkTree]:
+    """A series, and a tree of the major that it is written for; 17 and 15 only if fetched."""
+    major = str(request.param)
+    if major == "18":
+        return major, request.getfixturevalue("tree")
+    if not (paths.cache() / "sources" / f"{major}.json").exists():
+        pytest.skip(
+            f"the cache has no source of PostgreSQL {major}; "
+            f"“scripts/build-variant stock --source {major}” would fetch it"
+        )
+    path = tmp_path_factory.mktemp(f"series-{major}") / "src"
+    source.unpack(source.resolve(major), path)
+    return major, WorkTree(path)
+
+
+def patch(name: str, major: str = "18") -> Patch:
+    """The patch of the series for that major."""
+    return Patch(name, paths.PATCHES / major / f"{name}.patch")
 
 
 def content(path: Path) -> str:
@@ -44,18 +62,20 @@ ORDERS = [
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: "+".join(order) or "none")
 def test_every_order_and_subset_applies_to_the_baseline(
-    tree: WorkTree, order: tuple[str, ...]
+    series_tree: tuple[str, WorkTree], order: tuple[str, ...]
 ) -> None:
-    tree.apply([patch(name) for name in ("baseline", *order)], "18")
+    major, tree = series_tree
+    tree.apply([patch(name, major) for name in ("baseline", *order)], major)
     leftovers = [*tree.path.rglob("*.rej"), *tree.path.rglob("*.orig")]
     assert leftovers == []
     tree.restore()
 
 
-def test_order_makes_no_difference(tree: WorkTree) -> None:
+def test_order_makes_no_difference(series_tree: tuple[str, WorkTree]) -> None:
+    major, tree = series_tree
     results = set()
     for order in itertools.permutations(INDEPENDENT):
-        tree.apply([patch(name) for name in ("baseline", *order)], "18")
+        tree.apply([patch(name, major) for name in ("baseline", *order)], major)
         results.add(content(tree.path))
     tree.restore()
     assert len(results) == 1
