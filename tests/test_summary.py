@@ -1,12 +1,10 @@
 """What a table shows of a cell follows from its samples."""
 
 import math
-import statistics
 from typing import Any
 
 import msgspec
 import pytest
-from scipy import stats
 
 from wallab import manifest, matrix, reference, summary, table
 from wallab.builder import Build
@@ -60,16 +58,6 @@ def at(variant: str, sync: str, write_cache: str = "off") -> Cell:
 def find(found: list[summary.Summary], cell: Cell) -> summary.Summary:
     """The summary of the cell."""
     return next(one for one in found if one.cell == cell)
-
-
-def test_interval_is_students(plan: Manifest) -> None:
-    values = [100.0, 110.0, 123.0, 90.0, 101.5]
-    low, high = stats.t.interval(0.95, 4, loc=statistics.fmean(values), scale=stats.sem(values))
-    found = summary.estimate(values)
-    assert found.half_width is not None
-    assert math.isclose(found.mean - found.half_width, low)
-    assert math.isclose(found.mean + found.half_width, high)
-    assert summary.estimate([5.0]).half_width is None
 
 
 def test_states_are_told_apart(plan: Manifest) -> None:

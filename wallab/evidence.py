@@ -69,7 +69,7 @@ def of(samples: list[Sample]) -> Evidence:
         revolutions_per_transaction=ratio(counted("revolutions_waited"), transactions),
         cache_hits=ratio(counted("cache_write_hits"), counted("writes")),
         cache_full_s=seconds("room_ns"),
-        seconds=sum(s.figures.transactions / s.figures.tps for s in samples if s.figures),
+        seconds=sum(s.figures.seconds for s in samples if s.figures),
         head_waited_s=seconds("rotate_ns"),
         head_moved_s=seconds("seek_ns"),
         head_transferred_s=seconds("transfer_ns"),

@@ -4,9 +4,9 @@ import statistics
 from typing import Literal
 
 import msgspec
-from scipy.special import stdtrit
 
 from wallab import evidence
+from wallab.estimate import Estimate, estimate
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
 from wallab.matrix import FSYNC_OFF, Cell, write_cache_of
@@ -14,18 +14,8 @@ from wallab.reference import Reference
 from wallab.samples import Sample
 from wallab.writecache import as_read_back
 
-CONFIDENCE = 0.95
 LATE_NS = 1_000_000
 """A drive whose 99th percentile of lateness is above this did not keep its own time."""
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A mean over rounds."""
-
-    mean: float
-    half_width: float | None
-    """Of the 95% t interval; None for a single round."""
-    n: int
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -42,17 +32,6 @@ class Summary(msgspec.Struct, frozen=True):
     """Rounds that failed."""
     evidence: Evidence | None = None
     warnings: tuple[str, ...] = ()
-
-
-def estimate(values: list[float]) -> Estimate:
-    """Return the mean of the values with its 95% interval (Student's t)."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return Estimate(mean, None, len(values))
-    error = statistics.stdev(values) / len(values) ** 0.5
-    # Student's t quantile; scipy.stats has it too, but takes a second to load.
-    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    return Estimate(mean, quantile * error, len(values))
 
 
 def _expected_caches(plan: Manifest, cell: Cell) -> dict[str, dict[str, str]]:
