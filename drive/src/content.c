@@ -89,6 +89,21 @@ static void medium_unstage(void *context, int64_t count)
         store_write(&c->media, bytes(c->cache->staged_sector), bytes(count), c->staged);
 }
 
+static void medium_restage(void *context, int64_t passed)
+{
+    struct content *c = context;
+    const struct cache *cache = c->cache;
+    int64_t end = cache->staged_sector + cache->staged_count;
+
+    for (int64_t s = cache->staged_sector + passed; s < end;) {
+        int64_t newer = smaller(sectors_next(&cache->dirty, s), end);
+
+        memcpy(c->cached + bytes(s), c->staged + bytes(s - cache->staged_sector),
+               (size_t)bytes(newer - s));
+        s = sectors_next_absent(&cache->dirty, newer, end);
+    }
+}
+
 static void medium_keep(void *context, int64_t sector, int64_t count)
 {
     struct content *c = context;
@@ -113,6 +128,7 @@ bool content_init(struct content *c, int64_t size, int64_t merge_bytes,
         .unstage = medium_unstage,
         .keep = medium_keep,
         .drop = medium_drop,
+        .restage = medium_restage,
     };
     cached = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -53,31 +53,109 @@ static const char *run_switch(char *argument, const char *on, const char *off,
     return expected;
 }
 
+/* "key=12" with a number in [minimum, maximum] -> value. */
+static bool number_of(const char *word, const char *key, int64_t minimum, int64_t maximum,
+                      int64_t *value)
+{
+    size_t length = strlen(key);
+    char *end;
+
+    if (strncmp(word, key, length) != 0 || word[length] != '=' || word[length + 1] == '\0')
+        return false;
+    errno = 0;
+    *value = strtoll(word + length + 1, &end, 10);
+    return errno == 0 && *end == '\0' && *value >= minimum && *value <= maximum;
+}
+
+/* "key=0.5" with a share -> value. */
+static bool share_of(const char *word, const char *key, double *value)
+{
+    size_t length = strlen(key);
+    char *end;
+
+    if (strncmp(word, key, length) != 0 || word[length] != '=' || word[length + 1] == '\0')
+        return false;
+    *value = strtod(word + length + 1, &end);
+    return *end == '\0' && *value >= 0 && *value <= 1;
+}
+
+static const char *run_write_cache(const char *argument)
+{
+    if (strcmp(argument, "battery") == 0)
+        return drive_write_cache(drive, CACHE_BATTERY);
+    switch (switch_of(argument, "on", "off")) {
+    case 1:
+        return drive_write_cache(drive, CACHE_ON);
+    case 0:
+        return drive_write_cache(drive, CACHE_OFF);
+    default:
+        return "expected off, on or battery";
+    }
+}
+
 static const char *run_power(char *argument)
 {
-    static const char *const usage = "expected: power on, or power off [keep=FRACTION seed=N]";
-    double keep = 0;
-    uint64_t seed = 1;
+    struct cut_plan plan = {.seed = 1};
     char *rest = argument;
     char *word = strsep(&rest, " ");
-    char *end = "";
+    int64_t value;
 
     if (strcmp(word, "on") == 0 && rest == NULL)
         return drive_power_on(drive);
     if (strcmp(word, "off") != 0)
+        return "expected: power on, or power off [writes=N] [within=MS] [keep=SHARE] [seed=N]";
+    while ((word = strsep(&rest, " ")) != NULL) {
+        if (number_of(word, "writes", 1, INT64_MAX, &value))
+            plan.writes = value;
+        else if (number_of(word, "within", 1, 86400000, &value))
+            plan.within_ns = value * 1000000;
+        else if (number_of(word, "seed", 0, INT64_MAX, &value))
+            plan.seed = (uint64_t)value;
+        else if (!share_of(word, "keep", &plan.keep))
+            return "expected after power off: writes=N (1 or more), within=MS (1 to 86400000), "
+                   "keep=SHARE (0 to 1), seed=N (0 or more)";
+    }
+    return drive_power_off(drive, &plan);
+}
+
+static const char *run_errors(char *argument)
+{
+    static const char *const usage =
+        "expected: errors off, or errors all|read|write|flush [times=N] [for=MS] [sector=N] "
+        "[count=N]";
+    struct errors errors = {.end = INT64_MAX, .times = INT64_MAX, .until = MODEL_NEVER};
+    char *rest = argument;
+    char *word = strsep(&rest, " ");
+    int64_t value;
+    int64_t count = 0;
+
+    if (strcmp(word, "off") == 0 && rest == NULL)
+        return drive_errors(drive, &errors);
+    if (strcmp(word, "all") == 0)
+        errors.kinds = 1 << REQUEST_READ | 1 << REQUEST_WRITE | 1 << REQUEST_FLUSH;
+    else if (strcmp(word, "read") == 0)
+        errors.kinds = 1 << REQUEST_READ;
+    else if (strcmp(word, "write") == 0)
+        errors.kinds = 1 << REQUEST_WRITE;
+    else if (strcmp(word, "flush") == 0)
+        errors.kinds = 1 << REQUEST_FLUSH;
+    else
         return usage;
-    while (rest != NULL) {
-        word = strsep(&rest, " ");
-        if (strncmp(word, "keep=", 5) == 0)
-            keep = strtod(word + 5, &end);
-        else if (strncmp(word, "seed=", 5) == 0)
-            seed = strtoull(word + 5, &end, 10);
+    while ((word = strsep(&rest, " ")) != NULL) {
+        if (number_of(word, "times", 1, INT64_MAX - 1, &value))
+            errors.times = value;
+        else if (number_of(word, "for", 1, 86400000, &value))
+            errors.until = value * 1000000;
+        else if (number_of(word, "sector", 0, INT64_MAX / 2, &value))
+            errors.first = value;
+        else if (number_of(word, "count", 1, INT64_MAX / 2, &value))
+            count = value;
         else
             return usage;
-        if (*end != '\0' || end[-1] == '=' || !(keep >= 0 && keep <= 1))
-            return usage;
     }
-    return drive_power_off(drive, keep, seed);
+    if (count > 0)
+        errors.end = errors.first + count;
+    return drive_errors(drive, &errors);
 }
 
 static const char *run_trace(const char *argument)
@@ -121,7 +199,7 @@ static void run_command(char *line, FILE *out)
     } else if (strcmp(line, "timing") == 0) {
         problem = run_switch(argument, "on", "off", drive_timing);
     } else if (strcmp(line, "write-cache") == 0) {
-        problem = run_switch(argument, "on", "off", drive_write_cache);
+        problem = run_write_cache(argument);
     } else if (strcmp(line, "flush-lies") == 0) {
         problem = run_switch(argument, "on", "off", drive_flush_lies);
     } else if (strcmp(line, "destage") == 0) {
@@ -132,13 +210,17 @@ static void run_command(char *line, FILE *out)
         problem = drive_restore(drive);
     } else if (strcmp(line, "power") == 0) {
         problem = run_power(argument);
+    } else if (strcmp(line, "cut") == 0) {
+        report = drive_cut_json;
+    } else if (strcmp(line, "errors") == 0) {
+        problem = run_errors(argument);
     } else if (strcmp(line, "trace") == 0) {
         problem = run_trace(argument);
     } else if (strcmp(line, "quit") == 0) {
         quitting = true;
     } else {
         problem = "unknown command; there are: state, counters, reset, timing, write-cache, "
-                  "flush-lies, destage, snapshot, restore, power, trace, quit";
+                  "flush-lies, destage, snapshot, restore, power, cut, errors, trace, quit";
     }
 
     if (problem != NULL) {

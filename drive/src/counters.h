@@ -13,7 +13,8 @@
     X(fua_writes)           /* writes among them that asked for the media */                       \
     X(sectors_read)         /* by the host */                                                      \
     X(sectors_written)      /* by the host */                                                      \
-    X(requests_failed)      /* without power, or cut */                                            \
+    X(requests_failed)      /* without power, cut, or as asked for */                              \
+    X(errors_injected)      /* those that failed as asked for */                                   \
     X(commands)             /* commands the elevator gave to the drive */                          \
     X(merged_requests)      /* requests that rode in another's command */                          \
     X(media_reads)          /* accesses of the heads for the host */                               \

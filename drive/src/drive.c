@@ -48,6 +48,33 @@ static void destaged(void *context, const struct request *r)
     record(d, r, r->done);
 }
 
+/* Sectors that a power cut has taken; what cannot be remembered is still counted by the model. */
+static void lost(void *context, int64_t sector, int64_t count)
+{
+    struct drive *d = (struct drive *)(void *)((char *)context - offsetof(struct drive, content));
+    struct extent *last;
+
+    if (d->lost_cut != d->model.cut.number) {
+        d->lost_cut = d->model.cut.number;
+        d->lost_count = 0;
+    }
+    last = d->lost_count > 0 ? &d->lost[d->lost_count - 1] : NULL;
+    if (last != NULL && last->sector + last->count == sector) {
+        last->count += count;
+        return;
+    }
+    if (d->lost_count == d->lost_room) {
+        size_t room = d->lost_room > 0 ? 2 * d->lost_room : 1024;
+        struct extent *more = realloc(d->lost, room * sizeof *more);
+
+        if (more == NULL)
+            return;
+        d->lost = more;
+        d->lost_room = room;
+    }
+    d->lost[d->lost_count++] = (struct extent){sector, count};
+}
+
 bool drive_init(struct drive *d, const struct params *p, int64_t size)
 {
     pthread_mutexattr_t mutex;
@@ -68,6 +95,7 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
         !content_init(&d->content, size, p->merge_bytes, &d->model.cache))
         return false;
     d->content.medium.destaged = destaged;
+    d->content.medium.lost = lost;
     model_advance(&d->model, drive_clock());
     return true;
 }
@@ -172,7 +200,8 @@ void drive_submit(struct drive *d, struct operation *o)
 /* Under the lock, with timing off and power on: what is submitted is completed. */
 static bool submit_untimed(struct drive *d, struct request *r)
 {
-    if (d->model.timing || !d->model.power)
+    model_catch_up(&d->model, drive_clock());
+    if (d->model.timing || !d->model.power || d->model.errors.kinds != 0)
         return false;
     model_submit(&d->model, r, drive_clock());
     model_advance(&d->model, r->arrival);
@@ -261,18 +290,18 @@ const char *drive_timing(struct drive *d, bool on)
     return idle ? NULL : in_flight;
 }
 
-const char *drive_write_cache(struct drive *d, bool on)
+const char *drive_write_cache(struct drive *d, enum write_cache mode)
 {
     const char *problem = NULL;
 
     lock_at_present(d);
-    if (on && d->model.params.cache_bytes == 0)
+    if (mode != CACHE_OFF && d->model.params.cache_bytes == 0)
         problem = "this drive has no cache (cache_bytes=0)";
     else
-        model_set_write_cache(&d->model, on);
+        model_set_write_cache(&d->model, mode);
     unlock_and_deliver(d);
     /* Writes go to the media from now on; those before are on it when this returns. */
-    if (!on)
+    if (mode == CACHE_OFF)
         flush(d);
     return problem;
 }
@@ -325,10 +354,13 @@ const char *drive_restore(struct drive *d)
     return problem;
 }
 
-const char *drive_power_off(struct drive *d, double keep, uint64_t seed)
+const char *drive_power_off(struct drive *d, const struct cut_plan *plan)
 {
     lock_at_present(d);
-    model_power_off(&d->model, keep, seed);
+    if (plan->writes == 0 && plan->within_ns == 0)
+        model_power_off(&d->model, plan->keep, plan->seed);
+    else if (d->model.power)
+        model_plan_cut(&d->model, plan);
     unlock_and_deliver(d);
     return NULL;
 }
@@ -337,6 +369,14 @@ const char *drive_power_on(struct drive *d)
 {
     lock_at_present(d);
     model_power_on(&d->model);
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+const char *drive_errors(struct drive *d, const struct errors *errors)
+{
+    lock_at_present(d);
+    model_set_errors(&d->model, errors);
     unlock_and_deliver(d);
     return NULL;
 }
@@ -380,6 +420,8 @@ const char *drive_trace(struct drive *d, const char *path)
 
 /* --- reports --------------------------------------------------------------------------- */
 
+static const char *const write_cache_names[] = {"off", "on", "battery"};
+
 void drive_state_json(struct drive *d, FILE *out)
 {
     const struct model *m = &d->model;
@@ -387,9 +429,11 @@ void drive_state_json(struct drive *d, FILE *out)
     pthread_mutex_lock(&d->lock);
     fprintf(out, "\"size\":%" PRId64 ",\"power\":\"%s\",\"timing\":\"%s\",\"write_cache\":\"%s\"",
             d->size, m->power ? "on" : "off", m->timing ? "on" : "off",
-            m->write_cache ? "on" : "off");
+            write_cache_names[m->write_cache]);
     fprintf(out, ",\"flush_lies\":\"%s\",\"destage\":\"%s\",\"in_flight\":%" PRId64,
             m->flush_lies ? "on" : "off", m->destage_paused ? "paused" : "running", m->in_flight);
+    fprintf(out, ",\"cuts\":%" PRId64 ",\"cut_planned\":%s,\"errors\":\"%s\"", m->cut.number,
+            m->cut_planned ? "true" : "false", m->errors.kinds != 0 ? "on" : "off");
     fprintf(out, ",\"dirty_bytes\":%" PRId64 ",\"snapshot\":%s", model_dirty_bytes(m),
             d->content.media.snapshot ? "true" : "false");
     fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
@@ -422,5 +466,31 @@ void drive_counters_json(struct drive *d, FILE *out)
             d->lateness.count, histogram_quantile(&d->lateness, 0.5),
             histogram_quantile(&d->lateness, 0.99), d->lateness.maximum);
     pthread_mutex_unlock(&d->record_lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void drive_cut_json(struct drive *d, FILE *out)
+{
+    const struct cut *cut = &d->model.cut;
+
+    pthread_mutex_lock(&d->lock);
+    fprintf(out, "\"number\":%" PRId64 ",\"at_ns\":%" PRId64 ",\"failed\":%" PRId64, cut->number,
+            cut->at, cut->failed);
+    fprintf(out, ",\"lost_sectors\":%" PRId64 ",\"kept_sectors\":%" PRId64, cut->lost_sectors,
+            cut->kept_sectors);
+    if (cut->torn_count > 0)
+        fprintf(out,
+                ",\"torn\":{\"kind\":\"%s\",\"sector\":%" PRId64 ",\"count\":%" PRId64
+                ",\"passed\":%" PRId64 "}",
+                cut->torn == REQUEST_WRITE ? "write" : "destage", cut->torn_sector,
+                cut->torn_count, cut->torn_passed);
+    else
+        fputs(",\"torn\":null", out);
+    fputs(",\"lost\":[", out);
+    if (d->lost_cut == cut->number)
+        for (size_t i = 0; i < d->lost_count; i++)
+            fprintf(out, "%s[%" PRId64 ",%" PRId64 "]", i == 0 ? "" : ",", d->lost[i].sector,
+                    d->lost[i].count);
+    fputc(']', out);
     pthread_mutex_unlock(&d->lock);
 }

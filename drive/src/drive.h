@@ -15,6 +15,12 @@ struct operation {
     void (*deliver)(struct operation *operation);
 };
 
+/* Sectors in a row. */
+struct extent {
+    int64_t sector;
+    int64_t count;
+};
+
 struct drive {
     pthread_mutex_t lock; /* over everything but what is said below */
     pthread_cond_t wake;
@@ -25,6 +31,10 @@ struct drive {
     int64_t size;
     struct model model;
     struct content content;
+    struct extent *lost; /* by power cut number lost_cut */
+    size_t lost_count;
+    size_t lost_room;
+    int64_t lost_cut;
 
     pthread_mutex_t record_lock; /* over the rest; taken after lock, if both */
     struct histogram lateness;
@@ -55,18 +65,20 @@ bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
 
 /* Switches; NULL or what is in the way. They return when they have taken effect. */
 const char *drive_timing(struct drive *d, bool on);
-const char *drive_write_cache(struct drive *d, bool on);
+const char *drive_write_cache(struct drive *d, enum write_cache mode);
 const char *drive_flush_lies(struct drive *d, bool on);
 const char *drive_destage(struct drive *d, bool running);
 const char *drive_snapshot(struct drive *d);
 const char *drive_restore(struct drive *d);
-const char *drive_power_off(struct drive *d, double keep, uint64_t seed);
+const char *drive_power_off(struct drive *d, const struct cut_plan *plan);
 const char *drive_power_on(struct drive *d);
+const char *drive_errors(struct drive *d, const struct errors *errors);
 const char *drive_trace(struct drive *d, const char *path);
 void drive_reset(struct drive *d);
 
 /* Members of a JSON object, without the braces. */
 void drive_state_json(struct drive *d, FILE *out);
 void drive_counters_json(struct drive *d, FILE *out);
+void drive_cut_json(struct drive *d, FILE *out);
 
 #endif

@@ -16,7 +16,7 @@
 #define READER_PRIORITY 10
 
 static const char usage[] =
-    "usage: wal-drive --mount DIR --control SOCKET --size BYTES [--write-cache off|on]\n"
+    "usage: wal-drive --mount DIR --control SOCKET --size BYTES [--write-cache MODE]\n"
     "                 [--timing off|on] [--set KEY=VALUE]...\n"
     "       wal-drive --list-parameters\n"
     "\n"
@@ -26,7 +26,7 @@ static const char usage[] =
     "  --mount DIR          where to mount; an existing directory\n"
     "  --control SOCKET     unix socket for commands (README.md)\n"
     "  --size BYTES         size of the disk, a multiple of 4096\n"
-    "  --write-cache off|on the drive's volatile write cache (default off)\n"
+    "  --write-cache MODE   off, on (volatile) or battery (default off)\n"
     "  --timing off|on      off: everything completes at once (default on)\n"
     "  --set KEY=VALUE      a parameter of the drive; the defaults are ata-2005\n"
     "  --list-parameters    all of them with unit, default, range and meaning\n"
@@ -37,7 +37,7 @@ struct options {
     const char *mount;
     const char *control;
     int64_t size;
-    bool write_cache;
+    enum write_cache write_cache;
     bool timing;
     struct params params;
 };
@@ -95,7 +95,10 @@ static void parse(int argc, char **argv, struct options *o)
             o->size = parse_size(optarg);
             break;
         case 'w':
-            o->write_cache = parse_switch("--write-cache", optarg);
+            if (strcmp(optarg, "battery") == 0)
+                o->write_cache = CACHE_BATTERY;
+            else
+                o->write_cache = parse_switch("--write-cache", optarg) ? CACHE_ON : CACHE_OFF;
             break;
         case 't':
             o->timing = parse_switch("--timing", optarg);
@@ -125,8 +128,8 @@ static void parse(int argc, char **argv, struct options *o)
         die(EXIT_USAGE, "--size: the drive has only %lld bytes (cylinders, heads, "
                         "zone_sectors_per_track)",
             (long long)geometry.sectors * SECTOR_BYTES);
-    if (o->write_cache && o->params.cache_bytes == 0)
-        die(EXIT_USAGE, "--write-cache on: this drive has no cache (cache_bytes=0)");
+    if (o->write_cache != CACHE_OFF && o->params.cache_bytes == 0)
+        die(EXIT_USAGE, "--write-cache: this drive has no cache (cache_bytes=0)");
 }
 
 static void wake_up(int signal)

@@ -21,12 +21,23 @@ bool model_init(struct model *m, const struct params *p, int64_t sectors,
     request_list_init(&m->completed);
     m->timing = true;
     m->power = true;
+    m->cut_due = MODEL_NEVER;
     return cache_init(&m->cache, p, sectors);
 }
 
 void model_free(struct model *m)
 {
     cache_free(&m->cache);
+}
+
+/* splitmix64: the same seed gives the same moments and pieces on every machine. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
 }
 
 /* --- completing ------------------------------------------------------------------------ */
@@ -43,6 +54,16 @@ static void account_busy(struct model *m, bool was_busy)
         m->busy_since = m->now;
     else if (was_busy && !busy(m))
         m->counters.busy_ns += (uint64_t)(m->now - m->busy_since);
+}
+
+/* The writes that a planned cut waits for are done: now, or within its window. */
+static void fix_cut(struct model *m)
+{
+    uint64_t seed = m->cut_plan.seed;
+
+    m->cut_due = m->now;
+    if (m->cut_plan.within_ns > 0)
+        m->cut_due += (int64_t)(next_random(&seed) % (uint64_t)m->cut_plan.within_ns);
 }
 
 static void complete(struct model *m, struct request *r, int error)
@@ -66,6 +87,8 @@ static void complete(struct model *m, struct request *r, int error)
         c->fua_writes += r->fua;
         c->sectors_written += (uint64_t)r->count;
         c->cache_write_hits += (r->flags & FLAG_CACHED) != 0;
+        if (m->cut_planned && m->cut_plan.writes > 0 && --m->cut_plan.writes == 0)
+            fix_cut(m);
     } else {
         c->flushes++;
     }
@@ -264,7 +287,9 @@ static void dispatch(struct model *m)
         m->head = command->sector + command->count;
     /* A command longer than the whole cache cannot go through it. */
     command->through = r->kind == REQUEST_WRITE &&
-                       (!m->write_cache || r->fua || command->count > m->cache.capacity);
+                       (m->write_cache == CACHE_OFF ||
+                        (r->fua && m->write_cache != CACHE_BATTERY) ||
+                        command->count > m->cache.capacity);
     command->record.start = m->now;
     command->record.overhead_ns = m->params.command_overhead_ns;
     m->counters.commands++;
@@ -313,6 +338,8 @@ static void after_overhead(struct model *m)
         flush = command->list.first;
         if (m->flush_lies && !flush->honest)
             end_command(m, FLAG_LIED);
+        else if (m->write_cache == CACHE_BATTERY && !flush->honest)
+            end_command(m, 0);
         else
             enter(m, PHASE_FLUSHING, 0);
         break;
@@ -392,7 +419,7 @@ static int64_t destage_due(const struct model *m)
     /* A command that is going to need the heads gets them. */
     if (command->phase != PHASE_NONE && (command->kind == REQUEST_READ || command->through))
         return MODEL_NEVER;
-    if (!m->write_cache) /* just switched off: nothing may linger */
+    if (m->write_cache == CACHE_OFF) /* just switched off: nothing may linger */
         return m->now;
     if (m->heads_rest + m->params.destage_idle_ns > m->now)
         return m->heads_rest + m->params.destage_idle_ns;
@@ -448,6 +475,8 @@ static int64_t next_internal(const struct model *m)
         next = m->constant.first->done;
     if (dispatchable(m))
         next = m->now;
+    if (m->cut_due < next)
+        next = m->cut_due;
     return next;
 }
 
@@ -477,11 +506,35 @@ static void run(struct model *m, int64_t now)
             end_heads(m);
         if (phase_is_timed(m->command.phase) && m->command.phase_end <= m->now)
             end_phase(m);
+        if (m->cut_due <= m->now) {
+            account_busy(m, was_busy);
+            model_power_off(m, m->cut_plan.keep, m->cut_plan.seed);
+            break;
+        }
         begin_what_can(m);
         account_busy(m, was_busy);
     }
     if (now > m->now)
         m->now = now;
+}
+
+/* Whether this request is one of those that shall fail. */
+static bool fails(struct model *m, const struct request *r)
+{
+    struct errors *e = &m->errors;
+
+    if (!(e->kinds >> r->kind & 1) || r->honest)
+        return false;
+    if (m->now >= e->until) {
+        e->kinds = 0;
+        return false;
+    }
+    if (r->kind != REQUEST_FLUSH && (r->sector >= e->end || r->sector + r->count <= e->first))
+        return false;
+    if (e->times != INT64_MAX && --e->times == 0)
+        e->kinds = 0;
+    m->counters.errors_injected++;
+    return true;
 }
 
 static void submit_untimed(struct model *m, struct request *r)
@@ -505,7 +558,7 @@ void model_submit(struct model *m, struct request *r, int64_t now)
     r->flags = r->fua ? FLAG_FUA : 0;
     r->error = 0;
     m->in_flight++;
-    if (!m->power) {
+    if (!m->power || fails(m, r)) {
         complete(m, r, EIO);
     } else if (!m->timing) {
         submit_untimed(m, r);
@@ -584,9 +637,9 @@ void model_set_timing(struct model *m, bool on)
     readahead_clear(&m->readahead);
 }
 
-void model_set_write_cache(struct model *m, bool on)
+void model_set_write_cache(struct model *m, enum write_cache mode)
 {
-    m->write_cache = on && m->cache.capacity > 0;
+    m->write_cache = m->cache.capacity > 0 ? mode : CACHE_OFF;
 }
 
 void model_set_flush_lies(struct model *m, bool on)
@@ -599,6 +652,13 @@ void model_set_destage(struct model *m, bool running)
     m->destage_paused = !running;
 }
 
+void model_set_errors(struct model *m, const struct errors *errors)
+{
+    m->errors = *errors;
+    if (errors->until != MODEL_NEVER)
+        m->errors.until += m->now;
+}
+
 void model_reset_counters(struct model *m)
 {
     memset(&m->counters, 0, sizeof m->counters);
@@ -609,19 +669,16 @@ void model_reset_counters(struct model *m)
 
 /* --- power ----------------------------------------------------------------------------- */
 
-/* splitmix64: the same seed keeps the same pieces on every machine. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static bool chance(uint64_t *state, double share)
 {
     return (double)(next_random(state) >> 11) * 0x1p-53 < share;
+}
+
+static void lose(struct model *m, int64_t sector, int64_t count)
+{
+    m->cut.lost_sectors += count;
+    if (m->medium->lost != NULL)
+        m->medium->lost(m->medium->context, sector, count);
 }
 
 /* Keep pieces of what only the cache holds, lose the others. */
@@ -633,10 +690,29 @@ static void lose_cache(struct model *m, double keep, uint64_t seed)
         int64_t limit = (s / KEEP_SECTORS + 1) * KEEP_SECTORS;
         int64_t end = sectors_next_absent(dirty, s, limit < dirty->size ? limit : dirty->size);
 
-        if (chance(&seed, keep))
+        if (chance(&seed, keep)) {
             m->medium->keep(m->medium->context, s, end - s);
+            m->cut.kept_sectors += end - s;
+        } else {
+            lose(m, s, end - s);
+        }
         m->medium->drop(m->medium->context, s, end - s);
         sectors_remove(dirty, s, end - s);
+    }
+}
+
+/* What only the cache holds of a destaging write that was cut; newer versions are dirty. */
+static void lose_staged(struct model *m, int64_t passed)
+{
+    int64_t end = m->motion.sector + m->motion.count;
+
+    for (int64_t s = m->motion.sector + passed; s < end;) {
+        int64_t dirty = sectors_next(&m->cache.dirty, s);
+
+        dirty = dirty < end ? dirty : end;
+        if (dirty > s)
+            lose(m, s, dirty - s);
+        s = sectors_next_absent(&m->cache.dirty, dirty, end);
     }
 }
 
@@ -645,13 +721,25 @@ static void tear(struct model *m)
 {
     int64_t passed;
 
-    if (m->task == HEADS_FREE)
+    if (m->task == HEADS_FREE || (m->task == HEADS_COMMAND && m->command.kind != REQUEST_WRITE)) {
+        m->task = HEADS_FREE;
         return;
+    }
     passed = mechanism_passed(&m->mechanism, &m->motion, m->now);
+    m->cut.torn = m->task == HEADS_DESTAGE ? REQUEST_DESTAGE : REQUEST_WRITE;
+    m->cut.torn_sector = m->motion.sector;
+    m->cut.torn_count = m->motion.count;
+    m->cut.torn_passed = passed;
     if (m->task == HEADS_DESTAGE) {
+        if (m->write_cache == CACHE_BATTERY) {
+            m->medium->restage(m->medium->context, passed);
+            sectors_add(&m->cache.dirty, m->motion.sector + passed, m->motion.count - passed);
+        } else {
+            lose_staged(m, passed);
+        }
         m->medium->unstage(m->medium->context, passed);
         cache_unstage(&m->cache);
-    } else if (m->command.kind == REQUEST_WRITE) {
+    } else {
         for (struct request *r = m->command.list.first; r != NULL && passed > 0; r = r->next) {
             m->medium->write(m->medium->context, r, passed < r->count ? passed : r->count);
             passed -= r->count;
@@ -674,10 +762,18 @@ void model_power_off(struct model *m, double keep, uint64_t seed)
 {
     bool was_busy = busy(m);
 
+    int64_t failed = (int64_t)m->counters.requests_failed;
+
+    m->cut_planned = false;
+    m->cut_due = MODEL_NEVER;
     if (!m->power)
         return;
+    m->cut = (struct cut){.number = m->cut.number + 1, .at = m->now};
     tear(m);
-    lose_cache(m, keep, seed);
+    if (m->write_cache == CACHE_BATTERY)
+        m->cut.kept_sectors = m->cache.dirty.members;
+    else
+        lose_cache(m, keep, seed);
     m->power = false;
     if (m->command.phase != PHASE_NONE) {
         m->command.phase = PHASE_NONE;
@@ -686,12 +782,26 @@ void model_power_off(struct model *m, double keep, uint64_t seed)
     fail_all(m, &m->waiting);
     fail_all(m, &m->incoming);
     fail_all(m, &m->constant);
+    m->cut.failed = (int64_t)m->counters.requests_failed - failed;
     readahead_clear(&m->readahead);
     account_busy(m, was_busy);
 }
 
+void model_plan_cut(struct model *m, const struct cut_plan *plan)
+{
+    m->cut_planned = true;
+    m->cut_plan = *plan;
+    m->cut_due = MODEL_NEVER;
+    if (plan->writes == 0)
+        fix_cut(m);
+}
+
 void model_power_on(struct model *m)
 {
+    m->cut_planned = false;
+    m->cut_due = MODEL_NEVER;
+    if (m->power)
+        return;
     m->power = true;
     m->head = 0;
     m->heads_sector = 0;
@@ -701,6 +811,7 @@ void model_power_on(struct model *m)
 
 void model_forget_cache(struct model *m)
 {
+    struct sectors *dirty = &m->cache.dirty;
     bool was_busy = busy(m);
 
     if (m->task == HEADS_DESTAGE) {
@@ -708,7 +819,12 @@ void model_forget_cache(struct model *m)
         cache_unstage(&m->cache);
         m->task = HEADS_FREE;
     }
-    lose_cache(m, 0, 0);
+    for (int64_t s = sectors_next(dirty, 0); s < dirty->size; s = sectors_next(dirty, s)) {
+        int64_t end = sectors_next_absent(dirty, s, dirty->size);
+
+        m->medium->drop(m->medium->context, s, end - s);
+        sectors_remove(dirty, s, end - s);
+    }
     readahead_clear(&m->readahead);
     account_busy(m, was_busy);
 }

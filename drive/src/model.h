@@ -34,6 +34,10 @@ struct medium {
     void (*keep)(void *context, int64_t sector, int64_t count);
     /* The cache need not remember these any more. */
     void (*drop)(void *context, int64_t sector, int64_t count);
+    /* Staged sectors from passed on -> cache again, but where it has newer ones. */
+    void (*restage)(void *context, int64_t passed);
+    /* A power cut has taken these from the cache, acknowledged as they were. May be NULL. */
+    void (*lost)(void *context, int64_t sector, int64_t count);
     /* The heads have emptied a part of the cache (for the trace). May be NULL. */
     void (*destaged)(void *context, const struct request *record);
 };
@@ -63,6 +67,38 @@ struct command {
     struct request record;    /* its times */
 };
 
+enum write_cache { CACHE_OFF, CACHE_ON, CACHE_BATTERY };
+
+/* A power cut to come. */
+struct cut_plan {
+    int64_t writes;    /* when so many more have been completed; 0: from now on */
+    int64_t within_ns; /* at a random moment of such a window */
+    double keep;       /* share of the cache that reaches the media all the same */
+    uint64_t seed;     /* of the moment and of the share */
+};
+
+/* The last power cut, and what it did. */
+struct cut {
+    int64_t number; /* cuts so far */
+    int64_t at;
+    int64_t failed;       /* requests that it ended */
+    int64_t lost_sectors; /* of the cache */
+    int64_t kept_sectors; /* of the cache, on the media now or saved by the battery */
+    enum request_kind torn; /* write or destage, if count > 0: what was under the head */
+    int64_t torn_sector;
+    int64_t torn_count;
+    int64_t torn_passed; /* sectors of it that reached the media */
+};
+
+/* Requests that shall fail with EIO. */
+struct errors {
+    unsigned kinds;  /* 1 << request_kind each; 0: none */
+    int64_t first;   /* reads and writes that touch the sectors [first, end) */
+    int64_t end;
+    int64_t times;   /* how many more; INT64_MAX: all */
+    int64_t until;   /* MODEL_NEVER: for ever */
+};
+
 enum heads_task { HEADS_FREE, HEADS_COMMAND, HEADS_DESTAGE };
 
 struct model {
@@ -78,10 +114,16 @@ struct model {
 
     /* switches */
     bool timing;
-    bool write_cache;
+    enum write_cache write_cache;
     bool flush_lies;
     bool destage_paused;
     bool power;
+    struct errors errors;
+
+    bool cut_planned;
+    struct cut_plan cut_plan;
+    int64_t cut_due; /* MODEL_NEVER: not known yet */
+    struct cut cut;
 
     struct request_list incoming; /* arrived, behind a flush */
     struct request_list waiting;  /* in the elevator */
@@ -129,7 +171,11 @@ void model_settle(struct model *m);
 /* Without timing everything completes as it arrives. Off needs an idle, settled drive. */
 void model_set_timing(struct model *m, bool on);
 
-void model_set_write_cache(struct model *m, bool on);
+/*
+ * With a battery the cache counts as media: flushes and FUA do not wait, a power
+ * cut loses nothing. When it is full, writes go at the speed of the media.
+ */
+void model_set_write_cache(struct model *m, enum write_cache mode);
 void model_set_flush_lies(struct model *m, bool on);
 void model_set_destage(struct model *m, bool running);
 
@@ -139,7 +185,15 @@ void model_set_destage(struct model *m, bool running);
  * fails, and later ones too, until power returns.
  */
 void model_power_off(struct model *m, double keep, uint64_t seed);
+
+/* The same later; it replaces an earlier plan. */
+void model_plan_cut(struct model *m, const struct cut_plan *plan);
+
+/* Also gives up a planned cut. */
 void model_power_on(struct model *m);
+
+/* From now on; errors.until counts from now, too. */
+void model_set_errors(struct model *m, const struct errors *errors);
 
 /* The cache is lost, the content of the media is the caller's (restore). */
 void model_forget_cache(struct model *m);

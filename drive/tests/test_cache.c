@@ -298,6 +298,237 @@ static void test_torn_destage(void)
     CHECK_EQUAL(lengths, 2 * PAGE);
 }
 
+/* With a battery the cache is as good as the platter, until it is full. */
+static void test_battery(void)
+{
+    static const char *const small[] = {"cache_bytes=1048576", NULL};
+    struct rig rig;
+    struct request *r;
+    uint64_t seed = 3;
+    int64_t start;
+    enum { N = 500 };
+
+    rig_init(&rig, SIZE, false, small);
+    model_set_write_cache(&rig.model, CACHE_BATTERY);
+    model_set_destage(&rig.model, false);
+    start = rig.now;
+    CHECK_EQUAL(rig_write(&rig, 1000, PAGE, 1) - start, hit_ns(&rig, PAGE));
+    start = rig.now;
+    CHECK_EQUAL(rig_flush(&rig) - start, rig.params.command_overhead_ns);
+    r = rig_request(REQUEST_WRITE, 1000, 4, 2);
+    r->fua = true;
+    start = rig.now;
+    CHECK_EQUAL(rig_do(&rig, r) - start, hit_ns(&rig, 4));
+    CHECK_EQUAL(rig_media(&rig, 1000), 0);
+    cut(&rig, 0);
+    CHECK_EQUAL(rig.model.cut.lost_sectors, 0);
+    CHECK_EQUAL(rig.model.cut.kept_sectors, PAGE);
+    rig_advance(&rig, rig.now + 1000 * MS);
+    CHECK_EQUAL(rig_media(&rig, 1000), 0);
+    model_power_on(&rig.model);
+    r = rig_request(REQUEST_READ, 1000, PAGE, 0);
+    rig_submit(&rig, r);
+    rig_finish(&rig);
+    CHECK_EQUAL(((unsigned char *)r->data)[0], 2);
+    CHECK_EQUAL(((unsigned char *)r->data)[4 * SECTOR_BYTES], 1);
+    rig_release(r);
+    model_set_destage(&rig.model, true);
+    rig_rest(&rig);
+    CHECK_EQUAL(rig_media(&rig, 1003), 2);
+    CHECK_EQUAL(rig_media(&rig, 1004), 1);
+
+    /* Full, it takes what the heads make room for: as fast as they write. */
+    for (int i = 0; i < N; i++)
+        rig_write(&rig, (int64_t)(rig_random(&seed) % 30000) * PAGE, PAGE, i);
+    model_reset_counters(&rig.model);
+    start = rig.now;
+    for (int i = 0; i < N; i++)
+        rig_write(&rig, (int64_t)(rig_random(&seed) % 30000) * PAGE, PAGE, i);
+    CHECK_NEAR(rig.now - start, rig.model.counters.media_ns, 0.02);
+    CHECK_NEAR(rig.model.counters.sectors_destaged, N * PAGE, 0.1);
+    rig_free(&rig);
+}
+
+/* Cut while the drive writes back what the battery keeps: nothing is lost at any moment. */
+static void test_battery_destage(void)
+{
+    for (int64_t at = 0; at < 20 * MS; at += 37 * US) {
+        struct rig rig;
+        struct request *r = rig_request(REQUEST_READ, 16, 2 * PAGE, 0);
+
+        rig_init(&rig, 4 << 20, false, NULL);
+        model_set_write_cache(&rig.model, CACHE_BATTERY);
+        rig_write(&rig, 16, 2 * PAGE, 5);
+        rig_advance(&rig, rig.params.destage_idle_ns + at);
+        if (rig.model.task == HEADS_DESTAGE)
+            rig_write(&rig, 20, 4, 6); /* newer than what is under way */
+        cut(&rig, 0);
+        model_power_on(&rig.model);
+        CHECK_EQUAL(rig.model.cut.lost_sectors, 0);
+        rig_submit(&rig, r);
+        rig_finish(&rig);
+        for (int i = 0; i < 2 * PAGE; i++) {
+            int found = ((unsigned char *)r->data)[i * SECTOR_BYTES];
+
+            CHECK(found == 5 || (found == 6 && i >= 4 && i < 8), "sector %d: %d", i, found);
+        }
+        rig_rest(&rig);
+        CHECK_EQUAL(rig_media(&rig, 16), 5);
+        CHECK_EQUAL(rig_media(&rig, 16 + 2 * PAGE - 1), 5);
+        rig_free(&rig);
+    }
+}
+
+static int failures;
+static int successes;
+
+static void count_results(struct rig *rig, struct request *r)
+{
+    (void)rig;
+    if (r->error != 0)
+        failures++;
+    else
+        successes++;
+}
+
+/* After exactly so many writes; at a moment of the window that only the seed decides. */
+static void test_planned_cut(void)
+{
+    enum { WINDOWS = 400 };
+    double sum = 0;
+
+    for (int writes = 1; writes < 40; writes += 6) {
+        struct cut_plan plan = {.writes = writes, .seed = 1};
+        struct rig rig;
+
+        rig_init(&rig, SIZE, false, NULL);
+        rig.completed = count_results;
+        failures = successes = 0;
+        model_plan_cut(&rig.model, &plan);
+        for (int i = 0; i < 60; i++)
+            rig_submit(&rig, rig_request(REQUEST_WRITE, (60 - i) * 5000, PAGE, i + 1));
+        rig_finish(&rig);
+        CHECK_EQUAL(successes, writes);
+        CHECK_EQUAL(failures, 60 - writes);
+        CHECK_EQUAL(rig.model.cut.failed, 60 - writes);
+        CHECK_EQUAL(rig.model.cut.at, rig.now);
+        CHECK(!rig.model.power && !rig.model.cut_planned, "the power is on");
+        rig_free(&rig);
+    }
+    for (int seed = 0; seed < WINDOWS; seed++) {
+        struct cut_plan plan = {.within_ns = 50 * MS, .seed = (uint64_t)seed};
+        int64_t at[2];
+
+        for (int again = 0; again < 2; again++) {
+            struct rig rig;
+
+            rig_init(&rig, SIZE, false, NULL);
+            rig_advance(&rig, 7 * MS);
+            model_plan_cut(&rig.model, &plan);
+            rig_rest(&rig);
+            at[again] = rig.model.cut.at - 7 * MS;
+            CHECK(at[again] >= 0 && at[again] < 50 * MS, "outside of the window");
+            rig_free(&rig);
+        }
+        CHECK_EQUAL(at[0], at[1]);
+        sum += (double)at[0];
+    }
+    /* The mean of a uniform window, within four standard errors. */
+    CHECK(fabs(sum / WINDOWS - 25e6) < 4 * 50e6 / sqrt(12 * WINDOWS), "mean %g", sum / WINDOWS);
+}
+
+static int64_t told[SIZE / SECTOR_BYTES];
+
+static void tell_lost(void *context, int64_t sector, int64_t count)
+{
+    (void)context;
+    for (int64_t i = 0; i < count; i++)
+        told[sector + i]++;
+}
+
+/* What a cut took is told, sector by sector: all that had been acknowledged and is not there. */
+static void test_lost(void)
+{
+    for (int round = 0; round < 50; round++) {
+        struct rig rig;
+        uint64_t seed = (uint64_t)round * 977 + 1;
+        static int newest[SIZE / SECTOR_BYTES];
+        int64_t lost = 0;
+
+        rig_init(&rig, SIZE, true, NULL);
+        rig.content.medium.lost = tell_lost;
+        memset(told, 0, sizeof told);
+        memset(newest, 0, sizeof newest);
+        for (int i = 1; i < 120; i++) {
+            int64_t sector = (int64_t)(rig_random(&seed) % 600) * 8;
+
+            rig_write(&rig, sector, 8, i);
+            for (int k = 0; k < 8; k++)
+                newest[sector + k] = i;
+        }
+        rig_advance(&rig, rig.now + (int64_t)(rig_random(&seed) % (60 * MS)));
+        cut(&rig, round % 3 / 2.0);
+        for (int64_t s = 0; s < 4800; s++) {
+            CHECK(told[s] <= 2, "sector %" PRId64 " told %" PRId64 " times", s, told[s]);
+            if (rig_media(&rig, s) != newest[s])
+                CHECK(told[s] > 0, "sector %" PRId64 " lost in silence", s);
+            else
+                CHECK(told[s] <= 1, "sector %" PRId64 " is there and was told as lost", s);
+            lost += told[s];
+        }
+        CHECK_EQUAL(lost, rig.model.cut.lost_sectors);
+        rig_free(&rig);
+    }
+}
+
+static int error_of(struct rig *rig, enum request_kind kind, int64_t sector)
+{
+    struct request *r = rig_request(kind, sector, kind == REQUEST_FLUSH ? 0 : PAGE, 9);
+    int error;
+
+    rig_submit(rig, r);
+    rig_finish(rig);
+    error = r->error;
+    rig_release(r);
+    return error;
+}
+
+static void test_errors(void)
+{
+    struct rig rig;
+    struct errors errors = {.kinds = 1 << REQUEST_WRITE,
+                            .first = 1000,
+                            .end = 1001,
+                            .times = 2,
+                            .until = MODEL_NEVER};
+
+    rig_init(&rig, SIZE, false, NULL);
+    rig_write(&rig, 1000, PAGE, 1);
+    model_set_errors(&rig.model, &errors);
+    CHECK_EQUAL(error_of(&rig, REQUEST_WRITE, 1000 + 1), 0);
+    CHECK_EQUAL(error_of(&rig, REQUEST_READ, 1000), 0);
+    CHECK(error_of(&rig, REQUEST_WRITE, 1000) != 0, "wrote");
+    CHECK(error_of(&rig, REQUEST_WRITE, 1000 - PAGE + 1) != 0, "wrote");
+    CHECK_EQUAL(rig_media(&rig, 1000), 1); /* what failed has changed nothing */
+    CHECK_EQUAL(error_of(&rig, REQUEST_WRITE, 1000), 0);
+    CHECK_EQUAL(rig.model.counters.errors_injected, 2);
+
+    errors = (struct errors){.kinds = 1 << REQUEST_FLUSH | 1 << REQUEST_READ,
+                             .end = INT64_MAX,
+                             .times = INT64_MAX,
+                             .until = 100 * MS};
+    model_set_errors(&rig.model, &errors);
+    for (int i = 0; i < 5; i++) {
+        CHECK(error_of(&rig, REQUEST_FLUSH, 0) != 0, "flushed");
+        CHECK(error_of(&rig, REQUEST_READ, 5000) != 0, "read");
+        CHECK_EQUAL(error_of(&rig, REQUEST_WRITE, 5000), 0);
+    }
+    rig_advance(&rig, rig.now + 100 * MS);
+    CHECK_EQUAL(error_of(&rig, REQUEST_FLUSH, 0), 0);
+    CHECK_EQUAL(error_of(&rig, REQUEST_READ, 5000), 0);
+    rig_free(&rig);
+}
+
 static void test_switches(void)
 {
     struct rig rig;
@@ -339,6 +570,11 @@ int main(void)
     test_cut();
     test_torn();
     test_torn_destage();
+    test_battery();
+    test_battery_destage();
+    test_planned_cut();
+    test_lost();
+    test_errors();
     test_switches();
     return 0;
 }

@@ -23,6 +23,7 @@ struct promise {
     uint32_t *expected; /* a read: of each sector; a flush: of all sectors */
     uint32_t first;     /* a write: version of its first sector, then rising */
     bool through;       /* a write that the cache must not take */
+    bool doomed;        /* it shall fail, and change nothing */
 };
 
 static void fill(struct promise *p)
@@ -46,15 +47,17 @@ static void on_completed(struct rig *rig, struct request *r)
 {
     struct promise *p = (struct promise *)r;
 
-    (void)rig;
     CHECK(!(p->through && r->flags & FLAG_CACHED), "cached against the promise");
-    if (r->error != 0) {
+    if (p->doomed) {
+        CHECK(r->error != 0, "did not fail as asked for");
+    } else if (r->error != 0) {
         CHECK(cut_happened, "failed with the power on");
     } else if (r->kind == REQUEST_READ) {
         for (int64_t i = 0; i < r->count; i++)
             CHECK_EQUAL(version_of((uint32_t *)r->data + i * (SECTOR_BYTES / 4), r->sector + i),
                         p->expected[i]);
-    } else if (r->kind == REQUEST_WRITE && !(r->flags & FLAG_CACHED)) {
+    } else if (r->kind == REQUEST_WRITE &&
+               (!(r->flags & FLAG_CACHED) || rig->model.write_cache == CACHE_BATTERY)) {
         for (int64_t i = 0; i < r->count; i++)
             if (durable[r->sector + i] < p->first + (uint32_t)i)
                 durable[r->sector + i] = p->first + (uint32_t)i;
@@ -68,7 +71,7 @@ static void on_completed(struct rig *rig, struct request *r)
     free(p);
 }
 
-static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind kind)
+static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind kind, bool doom)
 {
     struct promise *p = calloc(1, sizeof *p);
     struct request *r = &p->request;
@@ -76,7 +79,7 @@ static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind
     r->kind = kind;
     if (kind == REQUEST_FLUSH) {
         r->data = malloc(1);
-        r->honest = true;
+        r->honest = rig_random(seed) % 2; /* the drive does not lie */
         p->expected = malloc(sizeof newest);
         memcpy(p->expected, newest, sizeof newest);
     } else {
@@ -89,15 +92,33 @@ static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind
         memcpy(p->expected, newest + r->sector, (size_t)r->count * sizeof *p->expected);
     } else if (kind == REQUEST_WRITE) {
         r->fua = rig_random(seed) % 8 == 0;
-        p->through = r->fua || !rig->model.timing;
+        p->through = (r->fua && rig->model.write_cache != CACHE_BATTERY) || !rig->model.timing;
         p->first = version + 1;
         version += (uint32_t)r->count;
-        for (int64_t i = 0; i < r->count; i++)
+        for (int64_t i = 0; i < r->count && !doom; i++)
             newest[r->sector + i] = p->first + (uint32_t)i;
         fill(p);
     }
+    if (doom) {
+        struct errors errors = {
+            .kinds = 1u << kind, .end = INT64_MAX, .times = 1, .until = MODEL_NEVER};
+
+        r->honest = false;
+        p->doomed = true;
+        model_set_errors(&rig->model, &errors);
+    }
     rig_submit(rig, r);
     return p;
+}
+
+/* Only a flush tells what the cache is to hold after the switch. */
+static void switch_cache(struct rig *rig, uint64_t *seed, enum write_cache mode)
+{
+    rig_finish(rig);
+    submit(rig, seed, REQUEST_FLUSH, false)->request.honest = true;
+    model_set_write_cache(&rig->model, mode);
+    rig_finish(rig);
+    CHECK(rig->model.write_cache == CACHE_ON || model_dirty_bytes(&rig->model) == 0, "dirty");
 }
 
 static uint32_t media_version(const struct rig *rig, int64_t sector)
@@ -108,11 +129,22 @@ static uint32_t media_version(const struct rig *rig, int64_t sector)
     return version_of(data, sector);
 }
 
+/* As the drive would answer once the power is on again: the battery has kept the cache. */
+static uint32_t newest_version(const struct rig *rig, int64_t sector)
+{
+    uint32_t data[SECTOR_BYTES / 4];
+    struct request r = {.kind = REQUEST_READ, .sector = sector, .count = 1, .data = data};
+
+    rig->content.medium.read(rig->content.medium.context, &r);
+    return version_of(data, sector);
+}
+
 /* Versions rise with every submission, so allowed is: from the durable to the newest. */
 static void check_after_cut(const struct rig *rig)
 {
     for (int64_t i = 0; i < SECTORS; i++) {
-        uint32_t found = media_version(rig, i);
+        uint32_t found = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
+                                                                : media_version(rig, i);
 
         CHECK(found >= durable[i] && found <= newest[i],
               "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
@@ -126,23 +158,19 @@ static void step(struct rig *rig, uint64_t *seed)
     uint64_t dice = rig_random(seed) % 1000;
 
     if (dice < 400) {
-        submit(rig, seed, REQUEST_WRITE);
+        submit(rig, seed, REQUEST_WRITE, false);
     } else if (dice < 650) {
-        submit(rig, seed, REQUEST_READ);
+        submit(rig, seed, REQUEST_READ, false);
     } else if (dice < 700) {
-        submit(rig, seed, REQUEST_FLUSH);
+        submit(rig, seed, REQUEST_FLUSH, false);
     } else if (dice < 960) {
         rig_advance(rig, rig->now + (int64_t)(rig_random(seed) % (30 * MS)));
     } else if (dice < 970) {
         model_set_destage(&rig->model, rig_random(seed) % 2);
-    } else if (dice < 975) {
-        model_set_write_cache(&rig->model, true);
     } else if (dice < 980) {
-        rig_finish(rig);
-        model_set_write_cache(&rig->model, false);
-        submit(rig, seed, REQUEST_FLUSH);
-        rig_finish(rig);
-        CHECK_EQUAL(model_dirty_bytes(&rig->model), 0);
+        switch_cache(rig, seed, (enum write_cache)(rig_random(seed) % 3));
+    } else if (dice < 982) {
+        submit(rig, seed, (enum request_kind)(rig_random(seed) % 3), true);
     } else if (dice < 985) {
         rig_finish(rig);
         model_settle(&rig->model);
@@ -160,6 +188,23 @@ static void step(struct rig *rig, uint64_t *seed)
         CHECK(store_restore(&rig->content.media), "no snapshot");
         memcpy(newest, frozen, sizeof newest);
         memcpy(durable, frozen, sizeof durable);
+    } else if (dice < 993) {
+        struct cut_plan plan = {.writes = (int64_t)(rig_random(seed) % 20),
+                                .within_ns = (int64_t)(rig_random(seed) % 40) * MS,
+                                .keep = (double)(rig_random(seed) % 3) / 2,
+                                .seed = rig_random(seed)};
+
+        cut_happened = true;
+        rig_advance(rig, rig->now);
+        model_plan_cut(&rig->model, &plan);
+        while (rig->model.power) {
+            submit(rig, seed, rig_random(seed) % 8 == 0 ? REQUEST_FLUSH : REQUEST_WRITE, false);
+            rig_advance(rig, rig->now + (int64_t)(rig_random(seed) % (10 * MS)));
+        }
+        rig_finish(rig);
+        check_after_cut(rig);
+        model_power_on(&rig->model);
+        cut_happened = false;
     } else {
         cut_happened = true;
         /* In the middle of whatever is under way. */
@@ -169,7 +214,7 @@ static void step(struct rig *rig, uint64_t *seed)
         rig_advance(rig, rig->now);
         CHECK_EQUAL(rig->open, 0);
         check_after_cut(rig);
-        submit(rig, seed, REQUEST_READ);
+        submit(rig, seed, REQUEST_READ, false);
         rig_finish(rig);
         model_power_on(&rig->model);
         cut_happened = false;
