@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from wallab import jsonfile, ledger, manifest, schedule
+from wallab import container, jsonfile, ledger, manifest, prebuilt, schedule
 from wallab.errors import LabError, MachineError
 from wallab.manifest import Manifest
 from wallab.progress import Work, duration, say
@@ -18,6 +18,11 @@ SAMPLES = "samples.jsonl"
 
 def check_rights() -> None:
     """MachineError unless this process may make simulated drives."""
+    if prebuilt.image() and (missing := container.lacking()):
+        raise MachineError(
+            f"simulated drives take rights that this container lacks ({', '.join(missing)}); "
+            f"start it with:\n  {container.command()}"
+        )
     if os.geteuid() != 0:
         raise MachineError(
             "simulated drives take mounts and loop devices, and so root: run this with sudo, or "

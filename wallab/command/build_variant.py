@@ -55,8 +55,8 @@ def listing(catalog: series.Catalog) -> str:
 @click.option(
     "--source",
     "source_name",
-    default="18",
-    show_default=True,
+    default=lambda: source.default("18"),
+    show_default="18",
     help="Major version, directory, tarball, or DIRECTORY@REF of a local clone.",
 )
 @click.option(

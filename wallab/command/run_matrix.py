@@ -6,7 +6,18 @@ from pathlib import Path
 
 import click
 
-from wallab import builder, buildsystem, matrix, paths, reference, run, series, source, tabulation
+from wallab import (
+    builder,
+    buildsystem,
+    matrix,
+    paths,
+    prebuilt,
+    reference,
+    run,
+    series,
+    source,
+    tabulation,
+)
 from wallab import manifest as manifests
 from wallab.command import outcome
 from wallab.command.tabulate import find_run
@@ -105,7 +116,7 @@ def command(
     chosen, how_much = matrix.choose(matrix.read(matrix_file), experiment, preset)
     if chosen.reference:
         reference.load(chosen.reference)
-    chosen = matrix.with_source(chosen, source_name)
+    chosen = matrix.with_source(chosen, source_name or prebuilt.default_source())
     cells = matrix.cells(chosen, how_much)
     if list_only:
         dry_run(how_much, cells)

@@ -1,0 +1,144 @@
+"""What the container image is made of and how its first process goes on; no engine needed."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wallab import builder, buildsystem, container, paths, provision, series, source
+from wallab.builder import Server
+from wallab.command import entry
+from wallab.errors import MachineError
+
+DOCKERFILE = (paths.LAB / "Dockerfile").read_text()
+
+
+def stages() -> dict[str, str]:
+    """The Dockerfile's stages by name."""
+    parts = re.split(r"^FROM \S+ AS (\w+)$", DOCKERFILE, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_no_arguments_run_the_matrix() -> None:
+    assert entry.command_line([]) == [str(paths.LAB / "scripts" / "run-matrix")]
+
+
+def test_arguments_go_to_the_command() -> None:
+    run = entry.command_line(["tabulate", "latest", "--format", "csv"])
+    assert run == [str(paths.LAB / "scripts" / "tabulate"), "latest", "--format", "csv"]
+
+
+def test_no_such_command() -> None:
+    command = [sys.executable, "-m", "wallab.command.entry", "tabluate"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "tabulate" in result.stderr
+
+
+def test_first_process_hands_signals_on(tmp_path: Path) -> None:
+    """The command's own exit code comes out, and what it left belongs to the folder's owner."""
+    waiting = "import signal, sys, time\n" + (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+        "print('ready', flush=True)\ntime.sleep(600)"
+    )
+    program = (
+        "import sys; from wallab.command import entry\n"
+        f"sys.exit(entry.run([sys.executable, '-c', {waiting!r}]))"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 130
+    finally:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_results_belong_to_the_folders_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "samples.jsonl").write_text("")
+    os.chown(tmp_path, 12345, 12346)
+    entry.hand_results_over()
+    for one in (tmp_path / "run", tmp_path / "run" / "samples.jsonl"):
+        assert (one.stat().st_uid, one.stat().st_gid) == (12345, 12346)
+
+
+def test_command_gives_every_device() -> None:
+    for device in container.DEVICES:
+        assert f"--device {device} " in container.command()
+
+
+@pytest.fixture
+def in_image(
+    servers: dict[str, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Server]:
+    """The image's view: servers of two variants, and neither their source nor a compiler."""
+    for name in ("stock", "both"):
+        server = servers[name]
+        copy = tmp_path / "build" / server.build.version / name
+        copy.mkdir(parents=True)
+        shutil.copy(server.path / "build.json", copy)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("WALLAB_IMAGE", "lab")
+    monkeypatch.setenv("WALLAB_SOURCE", "18")
+    monkeypatch.setenv("WALLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no compiler
+    return servers
+
+
+def ask(variant: str) -> Server:
+    """What a command of the image does to have a variant's server."""
+    found = source.resolve(source.default("17"))
+    system = buildsystem.choose("auto", found)
+    patches = series.patches_of(series.read(), variant, found)
+    (server,) = builder.Builder(found, system).build({variant: patches})
+    return server
+
+
+def test_image_uses_its_servers(in_image: dict[str, Server]) -> None:
+    server = ask("both")
+    assert not server.fresh
+    assert server.build == in_image["both"].build
+
+
+@pytest.mark.usefixtures("in_image")
+def test_image_names_what_it_lacks() -> None:
+    with pytest.raises(MachineError, match=r"this image has both, stock.*--target builder"):
+        ask("committed")
+    with pytest.raises(MachineError, match=r"source 15: this image has 18"):
+        source.resolve("15")
+
+
+def test_image_has_what_drives_take() -> None:
+    """Programs of the setup's list, but for compilers and headers, are in the last stage too."""
+    compiling = {"gcc", "meson", "ninja", "pkg-config"}
+    for package, probe in provision.PACKAGES["drive"].items():
+        if probe not in compiling:
+            assert re.search(rf"\s{re.escape(package)}\s", stages()["lab"]), package
+
+
+def test_dockerfile_keeps_the_rules() -> None:
+    """The main rules of hadolint, which is not among Debian's packages."""
+    assert not re.search(r":latest|\bsudo\b|^ADD |^MAINTAINER|apt-get upgrade", DOCKERFILE, re.M)
+    for install in re.findall(r"apt-get install .*", DOCKERFILE):
+        assert "-y --no-install-recommends" in install
+    for name, text in stages().items():
+        if "apt-get" in text:
+            assert "rm -rf /var/lib/apt/lists/*" in text, name
+    for folder in re.findall(r"^WORKDIR (\S+)", DOCKERFILE, re.MULTILINE):
+        assert folder.startswith("/")
+    assert not re.search(r"^(CMD|ENTRYPOINT) [^\[]", DOCKERFILE, re.MULTILINE)
+    assert "--mount" not in DOCKERFILE  # the classic builder has no such option
