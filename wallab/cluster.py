@@ -1,6 +1,7 @@
 """A PostgreSQL cluster of the lab's own: made, started, asked, stopped."""
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -47,6 +48,21 @@ def methods(server: Path) -> tuple[str, ...]:
     if not found:
         raise LabError(f"{server}: does not tell its wal_sync_methods: {said.strip()[-300:]}")
     return tuple(name.strip() for name in found[1].split(","))
+
+
+@functools.cache
+def has_setting(server: Path, name: str, value: str) -> bool:
+    """Ask an installed server whether it knows the setting and takes the value."""
+    command: list[str | Path] = [server / "bin" / "postgres", "-C", name, "-D", "/nonexistent"]
+    child = process.spawn(
+        [*command, "-c", f"{name}={value}"],
+        as_server=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = child.communicate()
+    # What comes after the setting was taken is that there is no such directory.
+    return b"/nonexistent" in errors and b"configuration parameter" not in errors
 
 
 class Cluster:
@@ -96,10 +112,13 @@ class Cluster:
         if child.returncode:
             raise LabError(f"initdb failed: {errors.decode(errors='replace').strip()[-500:]}")
 
-    def start(self, server: Path, settings: dict[str, str]) -> None:
-        """Start the server with the settings, and wait until it accepts connections."""
+    def start(self, server: Path, settings: dict[str, str], cpus: int | None = None) -> None:
+        """Start the server with the settings, on the first so many CPUs, and wait for it.
+
+        It is ready when it accepts connections; ServerFailed if it does not.
+        """
         own = {"listen_addresses": "", "unix_socket_directories": str(self.socket)}
-        command: list[str | Path] = [server / "bin" / "postgres", "-D", self.data]
+        command = process.pinned([server / "bin" / "postgres", "-D", self.data], cpus)
         for name, value in (settings | own).items():
             command += ["-c", f"{name}={value}"]
         with self.log.open("ab") as log:

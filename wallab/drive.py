@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from wallab.errors import MachineError
 from wallab.writecache import WriteCache
 
 
@@ -27,6 +28,10 @@ class Drive(abc.ABC):
 
     name: str
     mount_point: Path
+    profile: str = ""
+    """Of a simulated drive."""
+    mount_options: tuple[str, ...] = ()
+    """What the next mount is done with."""
 
     @abc.abstractmethod
     def unavailable(self, state: WriteCache) -> str:
@@ -42,6 +47,18 @@ class Drive(abc.ABC):
     @abc.abstractmethod
     def write_cache(self) -> dict[str, str]:
         """Read back what set_write_cache set: the drive's cache, and the kernel's belief."""
+
+    def set_read_ahead(self, sectors: int | None) -> None:
+        """Read ahead so far, or as the kernel would by itself; counts for files opened later.
+
+        MachineError where the lab does not own the device.
+        """
+        if sectors is not None:
+            raise MachineError(f"drive {self.name}: its read-ahead is not the lab's to set")
+
+    def read_ahead(self) -> int | None:
+        """Read back how far the kernel reads ahead, in sectors; None where that is unknown."""
+        return None
 
     @abc.abstractmethod
     def timing(self, on: bool) -> None:

@@ -45,11 +45,17 @@ def ratio(above: Iterable[int | None], below: Iterable[int | None]) -> float | N
     return sum(value or 0 for value in numerators) / total if total else None
 
 
+def _wal_drive(sample: Sample) -> dict[str, int]:
+    """Return the counters of the drive that has the WAL."""
+    reading = sample.drive.get("wal") or sample.drive.get("data")
+    return reading.counters if reading else {}
+
+
 def of(samples: list[Sample]) -> Evidence:
     """Sum up the measured samples of one cell."""
     transactions = [s.figures.transactions if s.figures else None for s in samples]
     writes = [s.wal.writes if s.wal else None for s in samples]
-    drive = [s.drive["wal"].counters if "wal" in s.drive else {} for s in samples]
+    drive = [_wal_drive(sample) for sample in samples]
 
     def counted(name: str) -> list[int | None]:
         return [counters.get(name) for counters in drive]

@@ -43,6 +43,8 @@ class Record(msgspec.Struct):
     folder: Path
     processes: list[Process] = msgspec.field(default_factory=list)
     loops: list[str] = msgspec.field(default_factory=list)
+    read_ahead: dict[str, str] = msgspec.field(default_factory=dict)
+    """Loop device -> the read_ahead_kb that it had before."""
 
 
 def identify(pid: int) -> Process:
@@ -84,6 +86,8 @@ class Ledger:
     def add_loop(self, device: Path) -> None:
         """Note a loop device whose settings must go back."""
         self._record.loops.append(str(device))
+        with contextlib.suppress(OSError):
+            self._record.read_ahead[str(device)] = _read_ahead(device).read_text().strip()
         self._save()
 
     def hand_over(self, owner: int) -> None:
@@ -94,6 +98,10 @@ class Ledger:
     def close(self) -> None:
         """Remove the folder and the record."""
         _remove(self._record)
+
+
+def _read_ahead(device: Path) -> Path:
+    return Path("/sys/block") / device.name / "queue" / "read_ahead_kb"
 
 
 def _file(folder: Path) -> Path:
@@ -148,6 +156,8 @@ def _clear(record: Record) -> list[str]:
         with contextlib.suppress(OSError):
             if not backing.exists():
                 (block / "queue" / "write_cache").write_text("write back")
+                if before := record.read_ahead.get(device):
+                    _read_ahead(Path(device)).write_text(before)
         done.append(f"reset {device}")
     _remove(record)
     done.append(f"removed {record.folder}")

@@ -40,6 +40,7 @@ class LoopDevice:
             self.path, self._fd = self._attach(backing, str(file))
         finally:
             os.close(backing)
+        self._read_ahead_before = self.read_ahead
 
     @staticmethod
     def _attach(backing: int, name: str) -> tuple[Path, int]:
@@ -105,6 +106,26 @@ class LoopDevice:
         if self.cache_mode != mode:
             raise MachineError(f"{self.queue}/write_cache stays “{self.cache_mode}”, not “{mode}”")
 
+    @property
+    def read_ahead(self) -> int:
+        """How far the kernel reads ahead on the device, in sectors."""
+        return int((self.queue / "read_ahead_kb").read_text()) * 1024 // SECTOR
+
+    @read_ahead.setter
+    def read_ahead(self, sectors: int) -> None:
+        file = self.queue / "read_ahead_kb"
+        try:
+            file.write_text(str(sectors * SECTOR // 1024))
+        except OSError as error:
+            raise MachineError(f"{file}: {sectors} sectors: {error.strerror}") from None
+        if self.read_ahead != sectors:
+            raise MachineError(f"{file} stays at {self.read_ahead} sectors, not {sectors}")
+
+    def restore_read_ahead(self) -> None:
+        """Read ahead as the kernel did when the device was attached."""
+        if self.read_ahead != self._read_ahead_before:
+            self.read_ahead = self._read_ahead_before
+
     def forget(self) -> None:
         """Write back and drop what the kernel keeps of the device's content in memory."""
         fcntl.ioctl(self._fd, _BLKFLSBUF, 0)
@@ -118,6 +139,8 @@ class LoopDevice:
         # The kernel keeps the setting for the next user of the device.
         with contextlib.suppress(MachineError):
             self.cache_mode = "write back"
+        with contextlib.suppress(MachineError):
+            self.restore_read_ahead()
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._fd, _LOOP_CLR_FD)
         os.close(self._fd)

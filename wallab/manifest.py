@@ -28,6 +28,13 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
 
 
+class NotApplicable(msgspec.Struct, frozen=True):
+    """A cell that is N/A, and why."""
+
+    cell: Cell
+    reason: str
+
+
 class Manifest(msgspec.Struct):
     """manifest.json."""
 
@@ -42,11 +49,13 @@ class Manifest(msgspec.Struct):
     preset: Preset
     cells: tuple[Cell, ...]
     builds: dict[str, Build]
-    """Variant -> its server."""
+    """Variant, or source/variant where the source is an axis -> its server."""
     methods: dict[str, tuple[str, ...]]
-    """Variant -> its values of wal_sync_method; a cell without one is N/A."""
+    """As builds -> its values of wal_sync_method; a cell without one is N/A."""
     drives: dict[str, dict[str, str]]
     """Drive -> the parameters of its profile."""
+    not_applicable: tuple[NotApplicable, ...] = ()
+    """Cells that this machine or their server cannot do; beside those that lack their method."""
     template: dict[str, Any] = {}
     """What was found out about the cluster that every cell starts from."""
 
@@ -104,9 +113,16 @@ def lab_state() -> dict[str, str]:
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
     """Return the parameters of the experiment's drives."""
+    by_axis = experiment.axes.get("profile")
+    if by_axis is None:
+        return {
+            name: {"profile": drive.profile} | profile(drive.profile)
+            for name, drive in experiment.drive.items()
+        }
     return {
-        name: {"profile": drive.profile} | profile(drive.profile)
-        for name, drive in experiment.drive.items()
+        f"{name} ({chosen})": {"profile": chosen} | profile(chosen)
+        for name in experiment.drive
+        for chosen in by_axis
     }
 
 

@@ -7,28 +7,13 @@ from typing import Annotated
 
 import msgspec
 
-from wallab import paths, series
+from wallab import axes, paths, workloads
+from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.simulated import FILE_SYSTEMS, profile
 from wallab.strict import read_toml
-from wallab.workload import WORKLOADS
-from wallab.writecache import WRITE_CACHES, WriteCache
-
-FSYNC_OFF = "fsync=false"
-"""The value of the axis sync that stands for a server that never syncs."""
-
-METHODS = (
-    "fdatasync",
-    "fsync",
-    "fsync_writethrough",
-    "open_datasync",
-    "open_sync",
-    "fdatasync_direct",
-    "fsync_direct",
-    "open_datasync_direct",
-    "open_direct",
-)
-"""The values of wal_sync_method in any variant."""
+from wallab.values import VALUES
+from wallab.writecache import WriteCache
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Cell = dict[str, str]
@@ -42,7 +27,9 @@ class Drive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_mb: Annotated[int, msgspec.Meta(ge=512)]
     filesystem: str = "xfs"
     write_cache: WriteCache | None = None
-    """Fixed; without it the axis write_cache decides."""
+    """Fixed; without it an axis decides."""
+    mkfs: dict[str, tuple[str, ...]] = {}
+    """File system -> further arguments of its mkfs."""
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +37,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     about: str
     scale: Positive
-    """pgbench's -s."""
+    """The size of the database in the workload's unit, such as pgbench's -s."""
     clients: Positive
     rounds: Positive
     transactions: Positive | None = None
@@ -74,8 +61,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drive: dict[str, Drive]
     settings: dict[str, str]
     preset: dict[str, Preset]
+    values: tuple[str, ...] = ("tps",)
+    """What the table shows of each cell; intervals and ratios are the first one's."""
     relative_to: str | None = None
     reference: str | None = None
+    notes: tuple[str, ...] = ()
+    """Said under the table."""
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,21 +94,20 @@ def _check(experiment: Experiment) -> None:
         raise LabError("rows: expected every axis but the column's, each once")
     if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
         raise LabError(f"relative_to: expected a value of the axis {experiment.column}")
-    if experiment.workload not in WORKLOADS:
-        raise LabError(
-            f"workload: unknown “{experiment.workload}”; expected {', '.join(WORKLOADS)}"
-        )
+    try:
+        workloads.find(experiment.workload)
+    except LabError as error:
+        raise LabError(f"workload: {error}") from None
+    for value in experiment.values:
+        if value not in VALUES:
+            raise LabError(f"values: unknown “{value}”; expected {', '.join(VALUES)}")
+    if not experiment.values:
+        raise LabError(f"values: expected at least one of {', '.join(VALUES)}")
     if experiment.reference and not reference_file(experiment.reference).is_file():
         raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
-    if set(experiment.drive) != {"wal", "data"}:
-        raise LabError("drive: expected drive.wal and drive.data")
-    for name, drive in experiment.drive.items():
-        if drive.filesystem not in FILE_SYSTEMS:
-            raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
-        try:
-            profile(drive.profile)
-        except LabError as error:
-            raise LabError(f"drive.{name}.profile: {error}") from None
+    if set(experiment.drive) not in ({"data"}, {"wal", "data"}):
+        raise LabError("drive: expected drive.data, and drive.wal unless the WAL lies there, too")
+    _check_drives(experiment)
     for setting in experiment.settings:
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
             raise LabError(f"settings: “{setting}” is no name of a setting")
@@ -128,25 +118,38 @@ def _check(experiment: Experiment) -> None:
             raise LabError(f"preset.{name}{error}") from None
 
 
+def _check_drives(experiment: Experiment) -> None:
+    cell = {axis: values[0] for axis, values in experiment.axes.items()}
+    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
+    for name, drive in experiment.drive.items():
+        if drive.filesystem not in FILE_SYSTEMS:
+            raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
+        try:
+            profile(drive.profile)
+        except LabError as error:
+            raise LabError(f"drive.{name}.profile: {error}") from None
+        if drive.write_cache is None and by_axis is None:
+            raise LabError(f"drive.{name}.write_cache: expected one, since no axis decides it")
+        for filesystem in drive.mkfs:
+            if filesystem not in FILE_SYSTEMS:
+                raise LabError(f"drive.{name}.mkfs: expected {' or '.join(FILE_SYSTEMS)}")
+
+
 def _check_axes(experiment: Experiment) -> None:
-    known = {
-        "variant": tuple(series.read().variant),
-        "write_cache": WRITE_CACHES,
-        "sync": (FSYNC_OFF, *METHODS),
-    }
-    for axis, values in experiment.axes.items():
-        if axis not in known:
-            raise LabError(f"axes: unknown axis “{axis}”; expected {', '.join(known)}")
+    if not experiment.axes:
+        raise LabError("axes: expected at least one")
+    for name, values in experiment.axes.items():
+        try:
+            axis = axes.find(name)
+        except LabError as error:
+            raise LabError(f"axes: {error}") from None
         if not values or len(set(values)) != len(values):
-            raise LabError(f"axes.{axis}: expected at least one value, and none twice")
+            raise LabError(f"axes.{name}: expected at least one value, and none twice")
         for value in values:
-            if value not in known[axis]:
-                raise LabError(
-                    f"axes.{axis}: unknown value “{value}”; expected one of "
-                    f"{', '.join(known[axis])}"
-                )
-    if missing := set(known) - set(experiment.axes):
-        raise LabError(f"axes: missing: {', '.join(sorted(missing))}")
+            try:
+                axis.check(value)
+            except LabError as error:
+                raise LabError(f"axes.{name}: {error}") from None
 
 
 def _check_preset(preset: Preset, experiment: Experiment) -> None:
@@ -167,12 +170,21 @@ def _check_preset(preset: Preset, experiment: Experiment) -> None:
 
 def with_source(experiment: Experiment, source: str | None) -> Experiment:
     """Return the experiment on another source, if one is named."""
+    if source and "source" in experiment.axes:
+        raise LabError("this experiment compares sources, so --source cannot replace them")
     return msgspec.structs.replace(experiment, source=source) if source else experiment
+
+
+def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions:
+    """Return what the cell asks of the test bed."""
+    own = Conditions(scale=preset.scale, clients=preset.clients, settings=dict(experiment.settings))
+    return axes.apply(cell, own)
 
 
 def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
     """Return the write cache that the drive has in the cell."""
-    return drive.write_cache or msgspec.convert(cell["write_cache"], WriteCache)
+    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
+    return drive.write_cache or msgspec.convert(by_axis, WriteCache)
 
 
 def reference_file(name: str) -> Path:

@@ -1,5 +1,6 @@
 """Mounts, and a mount namespace of the lab's own in which they end with its last process."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -34,6 +35,39 @@ def mount(device: Path, target: Path, filesystem: str, options: str = "") -> Non
     _run(["mount", *arguments, str(device), str(target)])
 
 
+def kind(point: Path) -> str:
+    """Return the file system that is mounted there; nothing if none is."""
+    return _entry(point)[2] if _entry(point) else ""
+
+
+def options(point: Path) -> tuple[str, ...]:
+    """Return the options that the file system there is mounted with, as the kernel tells them."""
+    return tuple(_entry(point)[3].split(",")) if _entry(point) else ()
+
+
+def _entry(point: Path) -> list[str]:
+    """Return the fields of the line of /proc/self/mounts about the point; the last one counts."""
+    found: list[str] = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        if _unescape(line.split()[1]) == point:
+            found = line.split()
+    return found
+
+
+def _unescape(word: str) -> Path:
+    return Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word))
+
+
+def kernel_knows(filesystem: str) -> bool:
+    """Whether the kernel can mount such a file system, loading a module if there is one."""
+    known = re.compile(rf"^\t{re.escape(filesystem)}$", re.MULTILINE)
+    if known.search(Path("/proc/filesystems").read_text()):
+        return True
+    with contextlib.suppress(OSError):
+        subprocess.run(["modprobe", filesystem], capture_output=True)
+    return bool(known.search(Path("/proc/filesystems").read_text()))
+
+
 def bind(folder: Path, target: Path) -> None:
     """Show a folder, read-only, at another place.
 
@@ -50,7 +84,7 @@ def below(folder: Path) -> list[Path]:
     """
     found = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[1]))
+        point = _unescape(line.split()[1])
         if point == folder or folder in point.parents:
             found.append(point)
     return found[::-1]

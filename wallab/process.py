@@ -39,6 +39,14 @@ def own(path: Path) -> None:
         os.chown(path, entry.pw_uid, entry.pw_gid)
 
 
+def pinned(command: Sequence[str | Path], cpus: int | None) -> list[str | Path]:
+    """Return the command, bound to the first so many of the CPUs that the lab may use."""
+    if cpus is None:
+        return list(command)
+    chosen = sorted(os.sched_getaffinity(0))[:cpus]
+    return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
+
+
 def spawn(
     command: Sequence[str | Path],
     *,

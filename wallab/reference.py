@@ -15,12 +15,17 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     unit: str
     row: tuple[dict[str, Any], ...]
-    """Each with `at` (axis -> value of the row) and a figure for each column's value."""
+    """Each with `at` (axis -> value of the row) and a figure for each column's value.
 
-    def figure(self, cell: Cell, column: str) -> float | None:
-        """Return the published figure of the cell, if there is one."""
+    A row of another figure than the experiment's first one names it as `value`.
+    """
+
+    def figure(self, cell: Cell, column: str, value: str | None = None) -> float | None:
+        """Return the published figure of the cell, if there is one; the first one by default."""
         for row in self.row:
-            if all(cell[axis] == value for axis, value in row["at"].items()):
+            if row.get("value", value) == value and all(
+                cell[axis] == at for axis, at in row["at"].items()
+            ):
                 found = row.get(cell[column])
                 return None if found is None else float(found)
         return None
@@ -34,6 +39,6 @@ def load(name: str) -> Reference:
         if not isinstance(row.get("at"), dict):
             raise LabError(f"{file}: row {number}: expected at = {{ axis = value, … }}")
         for column, figure in row.items():
-            if column != "at" and not isinstance(figure, int | float):
+            if column not in ("at", "value") and not isinstance(figure, int | float):
                 raise LabError(f"{file}: row {number}, {column}: expected a number")
     return reference

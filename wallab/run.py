@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wallab import container, jsonfile, ledger, manifest, prebuilt, schedule
 from wallab.errors import LabError, MachineError
-from wallab.manifest import Manifest
+from wallab.manifest import Manifest, NotApplicable
 from wallab.progress import Work, duration, say
 from wallab.samples import Sample, SampleFile
 from wallab.testbed import TestBed, utc
@@ -43,7 +43,7 @@ class Run:
         self.folder = folder
         self.samples = SampleFile(folder / SAMPLES)
         self._plan = plan
-        self._bed = TestBed(plan.experiment, plan.preset, servers)
+        self._bed = TestBed(plan.experiment, plan.preset, plan.cells, servers)
 
     def measure(self, *, resumed: bool) -> list[Sample]:
         """Measure what is missing, and return all samples.
@@ -57,6 +57,11 @@ class Run:
                 work.update(0.0, f"scale {self._plan.preset.scale}")
                 self._plan.template = self._bed.open()
                 self._plan.methods = self._bed.methods
+                self._plan.not_applicable = tuple(
+                    NotApplicable(cell, reason)
+                    for cell in self._plan.cells
+                    if (reason := self._bed.lacks(cell))
+                )
             if resumed:
                 self._continue()
             else:
@@ -78,7 +83,7 @@ class Run:
 
     def _rounds(self) -> None:
         plan = self._plan
-        cells = [cell for cell in plan.cells if self._bed.applies(cell)]
+        cells = [cell for cell in plan.cells if not self._bed.lacks(cell)]
         ordered = schedule.rounds(cells, plan.preset.rounds, plan.seed)
         done = {(s.round, tuple(s.cell.items())) for s in self.samples.read()}
         total = len(cells) * plan.preset.rounds

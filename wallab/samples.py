@@ -49,6 +49,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Drive -> its write cache and the kernel's belief, read back after measuring."""
     open_flags: dict[str, int] = {}
     """How the kernel saw the WAL segment opened -> number of server processes."""
+    read_back: dict[str, str] = {}
+    """Axis -> the value in force, as the machine or the server told it."""
+    values: dict[str, float] = {}
+    """Further figures of the workload; `wallab.values` names them."""
     phases: dict[str, float] = {}
     """Phase -> seconds it took: restore, start, read, warm_up, checkpoint, measure, count, stop."""
     warm_up: Measured | None = None

@@ -60,10 +60,14 @@ class SimulatedDrive(Drive):
         filesystem: str,
         ledger: Ledger,
         *,
+        mkfs: tuple[str, ...] = (),
         mount_point: Path | None = None,
         die_with_lab: bool = True,
     ) -> None:
-        """Start the drive, empty, with timing off and the write cache off. Size in bytes."""
+        """Start the drive, empty, with timing off and the write cache off. Size in bytes.
+
+        `mkfs` are further arguments of the file system's mkfs.
+        """
         if filesystem not in FILE_SYSTEMS:
             raise LabError(f"no file system “{filesystem}”; there are {', '.join(FILE_SYSTEMS)}")
         self.name = name
@@ -85,7 +89,7 @@ class SimulatedDrive(Drive):
             self._undo.callback(self.loop.detach)
             ledger.add_loop(self.loop.path)
             self.set_write_cache("off")
-            self._make_filesystem()
+            self._make_filesystem(mkfs)
         except BaseException:
             self.close()
             raise
@@ -132,8 +136,8 @@ class SimulatedDrive(Drive):
             raise LabError(message) if code == LabError.exit_code else MachineError(message)
         return server
 
-    def _make_filesystem(self) -> None:
-        command = [*FILE_SYSTEMS[self.filesystem], str(self.loop.path)]
+    def _make_filesystem(self, further: tuple[str, ...]) -> None:
+        command = [*FILE_SYSTEMS[self.filesystem], *further, str(self.loop.path)]
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode:
             raise MachineError(f"{' '.join(command)}: {result.stderr.strip()}")
@@ -161,12 +165,24 @@ class SimulatedDrive(Drive):
             "kernel": self.loop.cache_mode,
         }
 
+    def set_read_ahead(self, sectors: int | None) -> None:
+        """Read ahead so far, or as the kernel does by itself; counts for files opened later."""
+        if sectors is None:
+            self.loop.restore_read_ahead()
+        else:
+            self.loop.read_ahead = sectors
+
+    def read_ahead(self) -> int | None:
+        """Read back how far the kernel reads ahead, in sectors."""
+        return self.loop.read_ahead
+
     def timing(self, on: bool) -> None:
         """Switch between a drive that takes its time and one that takes none."""
         self.control.ask(f"timing {'on' if on else 'off'}")
 
-    def mount(self, options: str = "") -> None:
+    def mount(self) -> None:
         """Mount the file system; its root belongs to the user that servers run as."""
+        options = ",".join(self.mount_options)
         mounts.mount(self.loop.path, self.mount_point, self.filesystem, options)
         process.own(self.mount_point)
 

@@ -5,11 +5,13 @@ from typing import Literal
 
 import msgspec
 
-from wallab import evidence
+from wallab import axes, evidence, values, workloads
+from wallab.axes import sync
+from wallab.axes.sync import FSYNC_OFF
 from wallab.estimate import Estimate, estimate
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
-from wallab.matrix import FSYNC_OFF, Cell, write_cache_of
+from wallab.matrix import Cell, write_cache_of
 from wallab.reference import Reference
 from wallab.samples import Sample
 from wallab.writecache import as_read_back
@@ -23,11 +25,17 @@ class Summary(msgspec.Struct, frozen=True):
 
     cell: Cell
     state: Literal["measured", "failed", "not run", "N/A"]
+    reason: str = ""
+    """Why it is N/A."""
     tps: Estimate | None = None
+    values: dict[str, Estimate] = {}
+    """All the figures that the experiment shows, by name."""
     relative: float | None = None
-    """To the row's cell in the experiment's column relative_to."""
+    """The experiment's first value, to that of the row's cell in the column relative_to."""
     reference: float | None = None
     reference_relative: float | None = None
+    references: dict[str, float] = {}
+    """The published figures by value, where there are several."""
     failed: int = 0
     """Rounds that failed."""
     evidence: Evidence | None = None
@@ -48,11 +56,15 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
     if any(sample.write_cache != expected for sample in samples):
         found.append("a drive's write cache was not as asked when it was read back")
     seen = {flags for sample in samples for flags in sample.open_flags}
-    if cell["sync"] != FSYNC_OFF and cell["sync"].endswith("_direct"):
+    if cell.get("sync", FSYNC_OFF).endswith("_direct"):
         if not seen:
             found.append("nobody was seen with the WAL open, so O_DIRECT is not proved")
         elif not all("O_DIRECT" in flags for flags in seen):
             found.append("the kernel had the WAL open without O_DIRECT")
+    for axis, value in cell.items():
+        if told := {s.read_back[axis] for s in samples if axis in s.read_back} - {value}:
+            title = axes.find(axis).title or axis
+            found.append(f"{title} was not as asked when it was read back: {', '.join(told)}")
     late = max(
         (drive.lateness.get("p99_ns", 0) for sample in samples for drive in sample.drive.values()),
         default=0,
@@ -62,17 +74,33 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
     return tuple(found)
 
 
+def _figures(samples: list[Sample], name: str) -> list[float]:
+    """Return the samples' figures of that name, of those that have it."""
+    found = (values.of(sample, name) for sample in samples)
+    return [figure for figure in found if figure is not None]
+
+
+def _method_lacks(plan: Manifest, cell: Cell) -> str:
+    """Say that the cell's server lacks its wal_sync_method, if it does."""
+    method = cell.get("sync", FSYNC_OFF)
+    known = plan.methods.get(cell.get("variant", ""), (method,))
+    return "" if method == FSYNC_OFF or method in known else sync.LACKS
+
+
 def summarize(plan: Manifest, samples: list[Sample], published: Reference | None) -> list[Summary]:
     """Return the run's cells in the order of the manifest, N/A and not run ones included."""
     experiment = plan.experiment
     by_cell: dict[tuple[str, ...], list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
         by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
+    first = experiment.values[0]
+    writes = workloads.find(experiment.workload).writes
     means = {
-        key: statistics.fmean([s.figures.tps for s in group if s.figures])
+        key: statistics.fmean(found)
         for key, group in by_cell.items()
-        if any(s.figures for s in group)
+        if (found := _figures(group, first))
     }
+    reasons = {tuple(one.cell.values()): one.reason for one in plan.not_applicable}
 
     def base_of(cell: Cell) -> Cell | None:
         if experiment.relative_to is None:
@@ -91,9 +119,16 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
             reference=figure,
             reference_relative=figure / figure_base if figure and figure_base else None,
         )
-        method = cell["sync"]
-        if method != FSYNC_OFF and method not in plan.methods.get(cell["variant"], (method,)):
-            shown = msgspec.structs.replace(shown, state="N/A")
+        if published and len(experiment.values) > 1:
+            figures = {
+                name: published.figure(cell, experiment.column, name) for name in experiment.values
+            }
+            shown = msgspec.structs.replace(
+                shown,
+                references={name: figure for name, figure in figures.items() if figure is not None},
+            )
+        if reason := reasons.get(key) or _method_lacks(plan, cell):
+            shown = msgspec.structs.replace(shown, state="N/A", reason=reason)
         group = by_cell.get(key, [])
         good = [sample for sample in group if sample.figures]
         if good:
@@ -102,8 +137,13 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                 shown,
                 state="measured",
                 tps=estimate([s.figures.tps for s in good if s.figures]),
-                relative=means[key] / base_mean if base_mean else None,
-                evidence=evidence.of(good),
+                values={
+                    name: estimate(found)
+                    for name in experiment.values
+                    if (found := _figures(good, name))
+                },
+                relative=means[key] / base_mean if base_mean and key in means else None,
+                evidence=evidence.of(good) if writes else None,
                 warnings=_warnings(plan, cell, good),
             )
         elif group:

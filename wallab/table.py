@@ -2,8 +2,7 @@
 
 import msgspec
 
-from wallab import series
-from wallab.errors import LabError
+from wallab import axes, workloads
 from wallab.manifest import Manifest
 from wallab.reference import Reference
 from wallab.summary import Summary
@@ -25,6 +24,17 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     reference: Reference | None
+    values: tuple[str, ...] = ("tps",)
+    relative_to: str = ""
+    """The column that ratios are to, in words."""
+    further_notes: tuple[str, ...] = ()
+    """The experiment's own."""
+
+    @property
+    def lacking(self) -> list[str]:
+        """The reasons why cells are N/A."""
+        found = {cell.reason for row in self.rows for cell in row.cells if cell and cell.reason}
+        return sorted(found)
 
     @property
     def notes(self) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -42,13 +52,14 @@ class Table(msgspec.Struct, frozen=True):
         return list(found.items())
 
 
-def variant_title(name: str) -> str:
-    """Return a variant's name as the thread wrote it, or the name itself."""
-    try:
-        known = series.read().variant
-    except LabError:
-        return name
-    return known[name].title if name in known else name
+def axis_title(axis: str) -> str:
+    """Return the heading of an axis."""
+    return axes.find(axis).title or axis
+
+
+def value_title(axis: str, value: str) -> str:
+    """Return the axis's value as a table shows it, such as a variant as the thread wrote it."""
+    return axes.find(axis).shown(value)
 
 
 def lay_out(plan: Manifest, summaries: list[Summary], reference: Reference | None) -> Table:
@@ -71,9 +82,23 @@ def lay_out(plan: Manifest, summaries: list[Summary], reference: Reference | Non
         rows.append(Row(head, tuple(cells)))
     version = ", ".join(sorted({build.version for build in plan.builds.values()}))
     preset = plan.preset
-    amount = f"-T {preset.seconds}" if preset.seconds else f"-t {preset.transactions}"
+    amount = workloads.find(experiment.workload).amount(preset)
     subtitle = (
         f"PostgreSQL {version}, {plan.started[:10]}, preset {plan.preset_name}: "
-        f"{preset.rounds} runs * pgbench -s {preset.scale} -c {preset.clients} {amount}"
+        f"{preset.rounds} runs * {amount}"
     )
-    return Table(experiment.title, subtitle, experiment.rows, columns, tuple(rows), reference)
+    return Table(
+        experiment.title,
+        subtitle,
+        experiment.rows,
+        columns,
+        tuple(rows),
+        reference,
+        experiment.values,
+        (
+            "the first column of the row"
+            if experiment.relative_to == columns[0]
+            else f"{axis_title(experiment.column)} {experiment.relative_to}"
+        ),
+        experiment.notes,
+    )

@@ -5,6 +5,7 @@ of it away again.
 """
 
 import contextlib
+import re
 import resource
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wallab import axes, matrix, mounts, process, workloads
 from wallab import cluster as clusters
-from wallab import mounts, process
 from wallab.cluster import Cluster, ServerFailed
+from wallab.conditions import Conditions
 from wallab.drive import Drive
 from wallab.ledger import Ledger
-from wallab.matrix import FSYNC_OFF, Cell, Experiment, Preset, write_cache_of
+from wallab.matrix import Cell, Experiment, Preset, write_cache_of
 from wallab.samples import CpuSeconds, Sample
 from wallab.simulated import SimulatedDrive
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
@@ -48,98 +50,169 @@ class Phases:
 
 
 class TestBed:
-    """Two simulated drives with a cluster on them, and the servers that can run it."""
+    """Simulated drives with clusters on them, and the servers that can run them.
 
-    def __init__(self, experiment: Experiment, preset: Preset, servers: dict[str, Path]) -> None:
-        """`servers` are the installed trees of the variants."""
+    Axes that a drive is made by (profile, file_system) give it a set of drives for each value;
+    axes that a template is made by (source, scale) give each set a template for each value.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        preset: Preset,
+        cells: tuple[Cell, ...],
+        servers: dict[str, Path],
+    ) -> None:
+        """`servers` are the installed trees, by `Conditions.server`."""
         self._experiment = experiment
         self._preset = preset
+        self._cells = cells
         self._installed = servers
+        self._workload = workloads.find(experiment.workload)
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
-        self.drives: dict[str, Drive] = {}
+        self._sets: dict[tuple[str | None, str | None], dict[str, Drive]] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
+        self.drives: dict[str, Drive] = {}
+        """Those of the sample in hand: data, and wal if the WAL has one of its own."""
+        self.cluster: Cluster
 
     def open(self) -> dict[str, Any]:
-        """Make everything ready; return what was found out about the template cluster."""
+        """Make everything ready; return what was found out about the template clusters."""
         try:
             mounts.enter_private_namespace()
             self._ledger = Ledger.open()
             self._undo.callback(self._ledger.close)
-            for name, drive in self._experiment.drive.items():
-                self.drives[name] = SimulatedDrive(
-                    name, drive.profile, drive.size_mb << 20, drive.filesystem, self._ledger
-                )
-                self._undo.callback(self.drives[name].close)
+            self._make_drives()
             # File systems are mounted where the drives' servers do not live: the last process of
             # a namespace unmounts what is left there, and a server would then wait for itself.
             mounts.enter_private_namespace()
-            for variant, path in self._installed.items():
-                target = self._ledger.folder / "server" / variant
+            for name, path in self._installed.items():
+                target = self._ledger.folder / "server" / name
                 target.mkdir(parents=True)
                 mounts.bind(path, target)
                 self._undo.callback(mounts.unmount, target)
-                self._servers[variant] = target
-                self.methods[variant] = clusters.methods(target)
-            self._cluster = Cluster(
-                self.drives["data"].mount_point / "data",
-                self.drives["wal"].mount_point / "pg_wal",
-                self._ledger,
-            )
-            self._undo.callback(self._cluster.stop, signal.SIGQUIT)
-            return self._make_template()
+                self._servers[name] = target
+                self.methods[name] = clusters.methods(target)
+            return self._make_templates()
         except BaseException:
             self.close()
             raise
+
+    def _make_drives(self) -> None:
+        for cell in self._cells:
+            conditions = self.conditions(cell)
+            key = (conditions.profile, conditions.filesystem)
+            if key in self._sets or not mounts.kernel_knows(conditions.filesystem or "xfs"):
+                continue
+            made = self._sets[key] = {}
+            suffix = f"-{len(self._sets)}" if len(self._sets) > 1 else ""
+            for name, drive in self._experiment.drive.items():
+                filesystem = conditions.filesystem or drive.filesystem
+                made[name] = SimulatedDrive(
+                    f"{name}{suffix}",
+                    conditions.profile or drive.profile,
+                    drive.size_mb << 20,
+                    filesystem,
+                    self._ledger,
+                    mkfs=drive.mkfs.get(filesystem, ()),
+                )
+                self._undo.callback(made[name].close)
 
     def close(self) -> None:
         """Undo everything that open did; safe to call twice."""
         self._undo.close()
 
-    def _settings(self, cell: Cell | None) -> dict[str, str]:
-        settings = self._experiment.settings | {
-            "max_connections": str(self._preset.clients + 20),
-        }
-        if cell is None:
-            return settings | {"fsync": "off"}
-        if cell["sync"] == FSYNC_OFF:
-            return settings | {"fsync": "off"}
-        return settings | {"wal_sync_method": cell["sync"]}
+    def conditions(self, cell: Cell) -> Conditions:
+        """Return what the cell asks for."""
+        return matrix.conditions(self._experiment, self._preset, cell)
 
-    def _make_template(self) -> dict[str, Any]:
-        """Load the cluster with the drives' timing off, and keep it."""
+    def server(self, conditions: Conditions) -> Path:
+        """Return the installed server that the conditions name."""
+        return self._servers[conditions.server]
+
+    def lacks(self, cell: Cell) -> str:
+        """Say why the cell is N/A; nothing if it can be measured."""
+        conditions = self.conditions(cell)
+        for axis, value in cell.items():
+            if reason := axes.find(axis).lacks(value, conditions, self):
+                return reason
+        drives = self._sets[conditions.profile, conditions.filesystem]
+        for name, drive in self._experiment.drive.items():
+            if reason := drives[name].unavailable(write_cache_of(drive, cell)):
+                return reason
+        return ""
+
+    def _settings(self, conditions: Conditions) -> dict[str, str]:
+        return {"max_connections": str(conditions.clients + 20)} | conditions.settings
+
+    def _take(self, conditions: Conditions) -> None:
+        """Choose the drives and the cluster that the conditions name."""
+        self.drives = self._sets[conditions.profile, conditions.filesystem]
+        template = "-".join(filter(None, (conditions.source, str(conditions.scale))))
+        folder = re.sub(r"[^A-Za-z0-9.-]", "_", template)
+        self.cluster = Cluster(
+            self.drives["data"].mount_point / "data" / folder,
+            self.drives.get("wal", self.drives["data"]).mount_point / "pg_wal" / folder,
+            self._ledger,
+        )
+
+    def _make_templates(self) -> dict[str, Any]:
+        """Load the clusters with the drives' timing off, and keep them."""
+        found: dict[str, Any] = {}
+        for key, drives in self._sets.items():
+            for drive in drives.values():
+                drive.mount()
+            made: set[Path] = set()
+            for cell in self._cells:
+                conditions = self.conditions(cell)
+                if (conditions.profile, conditions.filesystem) != key:
+                    continue
+                self._take(conditions)
+                if self.cluster.data in made:
+                    continue
+                made.add(self.cluster.data)
+                # The last one's is kept, as the first template's where there is but one.
+                found = self._make_template(conditions)
+            for drive in drives.values():
+                drive.unmount()
+                drive.snapshot()
+        return found
+
+    def _make_template(self, conditions: Conditions) -> dict[str, Any]:
         begun = time.monotonic()
-        variant, server = next(iter(self._servers.items()))
-        cluster = self._cluster
-        for drive in self.drives.values():
-            drive.mount()
+        server = self.server(conditions)
+        settings = self._settings(
+            Conditions(
+                scale=conditions.scale,
+                clients=conditions.clients,
+                settings=self._experiment.settings | {"fsync": "off"},
+            )
+        )
+        cluster = self.cluster
+        for folder in (cluster.data, cluster.wal):
+            folder.parent.mkdir(exist_ok=True)
+            process.own(folder.parent)
+        self._undo.callback(cluster.stop, signal.SIGQUIT)
         cluster.create(server)
-        cluster.start(server, self._settings(None) | {"max_wal_size": "4GB"})
-        Pgbench(server, cluster.socket).load(self._preset.scale)
+        cluster.start(server, settings | {"max_wal_size": "4GB"})
+        self._workload.load(Pgbench(server, cluster.socket), conditions.scale)
         cluster.stop()
         # Once more with the run's own settings, so that the segments kept for reuse are those
         # that such a server keeps, and none is created while a sample is measured.
-        cluster.start(server, self._settings(None))
+        cluster.start(server, settings)
         with cluster.connect() as connection:
             for _ in range(10):
                 connection.execute("SELECT pg_logical_emit_message(false, 'wallab', 'segment')")
                 connection.execute("SELECT pg_switch_wal()")
             connection.execute("CHECKPOINT")
         cluster.stop()
-        found = {
-            "made_by": variant,
+        return {
+            "made_by": conditions.server,
             "bytes": cluster.read_into_memory(),
             "wal_segments": cluster.segments(),
             "seconds": round(time.monotonic() - begun, 1),
         }
-        for drive in self.drives.values():
-            drive.unmount()
-            drive.snapshot()
-        return found
-
-    def applies(self, cell: Cell) -> bool:
-        """Whether the cell's variant has its method; a cell that does not apply is N/A."""
-        return cell["sync"] == FSYNC_OFF or cell["sync"] in self.methods[cell["variant"]]
 
     def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
         """Measure the cell on a fresh copy of the template.
@@ -149,6 +222,7 @@ class TestBed:
         started = utc()
         phases = Phases()
         gained: dict[str, Any] = {}
+        self._take(self.conditions(cell))
         try:
             gained = self._measure(cell, phases)
             state, error = "measured", ""
@@ -171,34 +245,33 @@ class TestBed:
     def _end(self) -> None:
         """End the sample: the content is thrown away, so nothing needs to be saved."""
         self._timing(False)
-        self._cluster.stop(signal.SIGQUIT)
+        self.cluster.stop(signal.SIGQUIT)
         for drive in self.drives.values():
             drive.unmount()
 
     def _measure(self, cell: Cell, phases: Phases) -> dict[str, Any]:
-        server = self._servers[cell["variant"]]
         preset = self._preset
+        workload = self._workload
+        conditions = self.conditions(cell)
         with phases.phase("restore"):
             for name, drive in self.drives.items():
                 drive.restore()
+                drive.mount_options = conditions.mount_options
                 drive.mount()
                 drive.set_write_cache(write_cache_of(self._experiment.drive[name], cell))
+                drive.set_read_ahead(conditions.read_ahead)
         with phases.phase("start"):
-            self._cluster.start(server, self._settings(cell))
+            self.cluster.start(self.server(conditions), self._settings(conditions), conditions.cpus)
         with phases.phase("read"):
             # What the thread's machine had warm after 20 runs is read with the timing off.
-            self._cluster.read_into_memory()
-        pgbench = Pgbench(server, self._cluster.socket)
-        script = self._experiment.workload
+            if not workload.cold:
+                self.cluster.read_into_memory()
         warm_up = None
         if preset.warm_up_seconds:
             with phases.phase("warm_up"):
                 self._timing(True)
-                warm_up, _ = self._run(
-                    pgbench,
-                    pgbench.arguments(script, preset.clients, seconds=preset.warm_up_seconds),
-                )
-        with self._cluster.connect() as connection:
+                warm_up = workload.warm_up(self, conditions, preset.warm_up_seconds)
+        with self.cluster.connect() as connection:
             with phases.phase("checkpoint"):
                 # So that each sample is as far from the next checkpoint, whatever its warm-up
                 # wrote. In no time of the drives': no figure includes it.
@@ -212,31 +285,23 @@ class TestBed:
                 before = read_counters(connection)
                 busy = self._cpu_seconds()
             with phases.phase("measure"):
-                log = self._cluster.log.with_name("transactions")
-                figures, flags = self._run(
-                    pgbench,
-                    pgbench.arguments(
-                        script,
-                        preset.clients,
-                        seconds=preset.seconds,
-                        transactions=preset.transactions,
-                        log=log,
-                    ),
-                    log,
-                )
+                outcome = workload.measure(self, conditions, preset)
             with phases.phase("count"):
                 drives = {name: drive.reading() for name, drive in self.drives.items()}
                 wait_until_alone(connection)
                 after = read_counters(connection)
                 cpu_seconds = self._cpu_seconds().since(busy)
+        told = {name: axes.find(name).read_back(conditions, self) for name in cell}
         return {
-            "figures": figures,
+            "figures": outcome.figures,
             "warm_up": warm_up,
             "cpu_seconds": cpu_seconds,
             "wal": after.since(before),
             "drive": drives,
             "write_cache": {name: drive.write_cache() for name, drive in self.drives.items()},
-            "open_flags": flags,
+            "open_flags": outcome.open_flags,
+            "values": outcome.values,
+            "read_back": {name: value for name, value in told.items() if value is not None},
         }
 
     def _timing(self, on: bool) -> None:
@@ -246,13 +311,29 @@ class TestBed:
     def _cpu_seconds(self) -> CpuSeconds:
         """Processor time so far: of the server, and of the children that have ended (pgbench)."""
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return CpuSeconds(self._cluster.cpu_seconds(), ended.ru_utime + ended.ru_stime)
+        return CpuSeconds(self.cluster.cpu_seconds(), ended.ru_utime + ended.ru_stime)
 
-    def _run(
-        self, pgbench: Pgbench, arguments: list[str], log: Path | None = None
+    def run_pgbench(
+        self,
+        conditions: Conditions,
+        script: list[str],
+        *,
+        seconds: int | None = None,
+        transactions: int | None = None,
+        logged: bool = False,
     ) -> tuple[Measured, dict[str, int]]:
         """Run pgbench; look once, in its midst, at how the server has its WAL open."""
-        child = pgbench.start(*arguments)
+        pgbench = Pgbench(self.server(conditions), self.cluster.socket)
+        log = self.cluster.log.with_name("transactions") if logged else None
+        arguments = pgbench.arguments(
+            script,
+            conditions.clients,
+            threads=min(conditions.cpus or 1, conditions.clients),
+            seconds=seconds,
+            transactions=transactions,
+            log=log,
+        )
+        child = pgbench.start(*arguments, cpus=conditions.cpus)
         try:
             flags: dict[str, int] = {}
             while not flags:
@@ -260,7 +341,7 @@ class TestBed:
                     child.wait(0.5)
                     break
                 except subprocess.TimeoutExpired:
-                    flags = open_flags(self._cluster.postmaster(), self._cluster.wal)
+                    flags = open_flags(self.cluster.postmaster(), self.cluster.wal)
             return pgbench.finish(child, log), flags
         finally:
             process.end_group(child)

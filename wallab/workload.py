@@ -1,5 +1,7 @@
 """What the clients do: pgbench, its loading, its runs and what it reports."""
 
+import contextlib
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -9,9 +11,6 @@ import msgspec
 from wallab import process, transactionlog
 from wallab.errors import LabError
 from wallab.transactionlog import Course
-
-WORKLOADS = ("tpcb-like",)
-"""pgbench's built-in scripts that an experiment may name."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -65,10 +64,10 @@ class Pgbench:
         self._program = server / "bin" / "pgbench"
         self._environment = {"PGHOST": str(socket), "PGUSER": "postgres", "PGDATABASE": "postgres"}
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start pgbench; its output goes to pipes."""
+    def start(self, *arguments: str, cpus: int | None = None) -> subprocess.Popen[bytes]:
+        """Start pgbench, on the first so many CPUs; its output goes to pipes."""
         return process.spawn(
-            [self._program, *arguments],
+            process.pinned([self._program, *arguments], cpus),
             as_server=True,
             environment=self._environment,
             stdout=subprocess.PIPE,
@@ -87,21 +86,22 @@ class Pgbench:
 
     @staticmethod
     def arguments(
-        script: str,
+        script: list[str],
         clients: int,
         *,
+        threads: int = 1,
         seconds: int | None = None,
         transactions: int | None = None,
         log: Path | None = None,
     ) -> list[str]:
         """Return the arguments of a run: so many seconds, or transactions for each client.
 
-        With `log`, pgbench logs each transaction to a file of that name and its process number.
+        One thread, as pgbench of 2005 had, unless there is reason for more. With `log`, pgbench
+        logs each transaction to files of that name and its process number.
         """
         amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
-        # One thread, as pgbench of 2005 had.
         logged = ["-l", f"--log-prefix={log}"] if log else []
-        return ["-n", "-b", script, "-c", str(clients), "-j", "1", *amount, *logged]
+        return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged]
 
     @staticmethod
     def finish(child: subprocess.Popen[bytes], log: Path | None = None) -> Measured:
@@ -117,12 +117,17 @@ class Pgbench:
         figures = parse(output.decode(errors="replace"))
         if log is None:
             return figures
-        file = log.with_name(f"{log.name}.{child.pid}")
+        # The threads after the first add their number.
+        files = sorted(log.parent.glob(f"{log.name}.{child.pid}*"))
         try:
-            with file.open() as lines:
-                course = transactionlog.read(lines)
+            with contextlib.ExitStack() as stack:
+                opened = [stack.enter_context(file.open()) for file in files]
+                course = transactionlog.read(itertools.chain(*opened))
         except OSError as error:
             raise RunFailed(f"pgbench left no log of its transactions: {error}") from None
         finally:
-            file.unlink(missing_ok=True)
+            for file in files:
+                file.unlink(missing_ok=True)
+        if not files:
+            raise RunFailed("pgbench left no log of its transactions")
         return msgspec.structs.replace(figures, course=course)

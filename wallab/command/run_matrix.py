@@ -21,6 +21,7 @@ from wallab import (
 from wallab import manifest as manifests
 from wallab.command import outcome
 from wallab.command.tabulate import find_run
+from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
@@ -37,14 +38,17 @@ Examples:
 """
 
 
-def build_all(cells: list[Cell], source_name: str, system: str) -> dict[str, builder.Server]:
-    """Build the variants that the cells need."""
+def build_all(wanted: list[Conditions], source_name: str, system: str) -> dict[str, builder.Server]:
+    """Build the servers that the cells need; return them by `Conditions.server`."""
     catalog = series.read()
-    found = source.resolve(source_name)
-    names = list(dict.fromkeys(cell["variant"] for cell in cells))
-    variants = {name: series.patches_of(catalog, name, found) for name in names}
-    servers = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
-    return {server.build.variant: server for server in servers}
+    servers: dict[str, builder.Server] = {}
+    for name in dict.fromkeys(one.source for one in wanted):
+        found = source.resolve(name or source_name)
+        of_source = {one.variant: one.server for one in wanted if one.source == name}
+        variants = {variant: series.patches_of(catalog, variant, found) for variant in of_source}
+        built = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
+        servers |= {of_source[server.build.variant]: server for server in built}
+    return servers
 
 
 def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
@@ -108,7 +112,8 @@ def command(
         folder = find_run(resume)
         before = manifests.load(folder)
         experiment, preset, seed = before.name, before.preset_name, before.seed
-        source_name = source_name or before.experiment.source
+        if "source" not in before.experiment.axes:
+            source_name = source_name or before.experiment.source
     else:
         folder = output or run.new_folder(paths.RESULTS, experiment)
         if folder.exists():
@@ -122,7 +127,8 @@ def command(
         dry_run(how_much, cells)
         return
     run.check_rights()
-    servers = build_all(cells, chosen.source, system)
+    wanted = [matrix.conditions(chosen, how_much, cell) for cell in cells]
+    servers = build_all(wanted, chosen.source, system)
     plan = Manifest(
         name=experiment,
         preset_name=preset,

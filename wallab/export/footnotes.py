@@ -2,7 +2,7 @@
 
 from wallab import evidence
 from wallab.summary import Summary
-from wallab.table import Row, Table, variant_title
+from wallab.table import Row, Table, value_title
 
 TITLE = "Why: what the counters say of each cell"
 
@@ -10,8 +10,7 @@ TITLE = "Why: what the counters say of each cell"
 def row_title(table: Table, row: Row) -> str:
     """Return a row's name: the values of its axes, variants as the thread wrote them."""
     return ", ".join(
-        variant_title(value) if axis == "variant" else value
-        for axis, value in zip(table.row_axes, row.head, strict=True)
+        value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
     )
 
 

@@ -2,7 +2,7 @@
 
 from wallab.export import footnotes, text
 from wallab.summary import Summary
-from wallab.table import Table, variant_title
+from wallab.table import Table, value_title
 
 
 def escape(value: str) -> str:
@@ -31,8 +31,7 @@ def render(table: Table) -> str:
     ]
     for row in table.rows:
         titles = [
-            variant_title(value) if axis == "variant" else value
-            for axis, value in zip(table.row_axes, row.head, strict=True)
+            value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
         ]
         lines.append("| " + " | ".join([*map(escape, titles), *map(_cell, row.cells)]) + " |")
     about = "TPS ± half of the 95% interval"

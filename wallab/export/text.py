@@ -7,7 +7,8 @@ from collections.abc import Callable
 from wallab import evidence
 from wallab.export import footnotes
 from wallab.summary import Summary
-from wallab.table import Table, variant_title
+from wallab.table import Table, axis_title, value_title
+from wallab.values import VALUES
 
 Show = Callable[[Summary], str]
 
@@ -51,6 +52,45 @@ def published_relative(cell: Summary) -> str:
     return f"{cell.reference_relative:.3f}" if cell.reference_relative is not None else ""
 
 
+def values(table: Table) -> list[tuple[str, Show]]:
+    """Return the lines of a row: each figure of the experiment, its interval, the published one."""
+
+    def mean(name: str) -> Show:
+        def show(cell: Summary) -> str:
+            mark = "!" if name == table.values[0] and (cell.warnings or cell.failed) else ""
+            found = cell.values.get(name)
+            if found is None:
+                return tps(cell) if name == table.values[0] and cell.tps is None else ""
+            return f"{found.mean:.{VALUES[name].digits}f}{mark}"
+
+        return show
+
+    def half(name: str) -> Show:
+        def show(cell: Summary) -> str:
+            found = cell.values.get(name)
+            if found is None:
+                return ""
+            if found.half_width is None:
+                return "one run"
+            return f"± {found.half_width:.{VALUES[name].digits}f}"
+
+        return show
+
+    def source(name: str) -> Show:
+        def show(cell: Summary) -> str:
+            figure = cell.references.get(name)
+            return "" if figure is None else f"{figure:.{VALUES[name].digits}f}"
+
+        return show
+
+    lines: list[tuple[str, Show]] = []
+    for name in table.values:
+        lines += [(VALUES[name].title, mean(name)), ("95% interval", half(name))]
+        if table.reference:
+            lines.append((table.reference.title, source(name)))
+    return lines
+
+
 def _number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
@@ -83,35 +123,38 @@ def _flags(cell: Summary) -> str:
     return "/".join(names.get(f, f) for f in cell.evidence.open_flags) if cell.evidence else ""
 
 
-def _grid(table: Table, lines: list[tuple[str, Show]], *, rows_with: Show | None = None) -> str:
-    """A grid with several lines a row; a row's lines that are empty are left out."""
+def _grid(table: Table, lines: list[tuple[str, Show]], *, labelled: bool = False) -> str:
+    """A grid with several lines a row; a row's lines that are empty are left out.
+
+    Labelled: the lines' names have a column of their own, else they stand in the last one on the
+    left, which then has no name for the first.
+    """
     heads = [header(column) for column in table.columns]
     depth = max(map(len, heads))
-    left: list[list[str]] = [[""] * len(table.row_axes) for _ in range(depth)]
-    left[-1] = [
-        {"variant": "patch", "write_cache": "writeback cache"}.get(axis, axis)
-        for axis in table.row_axes
-    ]
+    extra = [""] if labelled else []
+    left: list[list[str]] = [[""] * len(table.row_axes) + extra for _ in range(depth)]
+    left[-1] = [axis_title(axis) for axis in table.row_axes] + extra
     body: list[list[str]] = [
         [*left[i], *(([""] * (depth - len(head)) + head)[i] for head in heads)]
         for i in range(depth)
     ]
     breaks = [len(body)]
     for row in table.rows:
-        if rows_with and not any(cell and rows_with(cell) for cell in row.cells):
-            continue
         titles = [
-            variant_title(value) if axis == "variant" else value
-            for axis, value in zip(table.row_axes, row.head, strict=True)
+            value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
         ]
         for number, (label, show) in enumerate(lines):
             shown = [show(cell) if cell else "" for cell in row.cells]
             if number and not any(shown):
                 continue
-            head = titles if number == 0 else [*([""] * (len(titles) - 1)), label]
+            head = titles if number == 0 else [""] * len(titles)
+            if labelled:
+                head = [*head, label]
+            elif number:
+                head = [*head[:-1], label]
             body.append([*head, *shown])
         breaks.append(len(body))
-    first = len(table.row_axes)
+    first = len(left[-1])
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
 
     def line_of(cells: list[str]) -> str:
@@ -148,15 +191,19 @@ def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:
 def render(table: Table) -> str:
     """Return the table, the published one beside it, and what explains the figures."""
     parts = [table.title, table.subtitle, ""]
-    lines: list[tuple[str, Show]] = [("", tps), ("95% interval", spread)]
-    if table.reference:
-        lines.append((table.reference.title, published))
-    parts += ["TPS", _grid(table, lines), ""]
+    if table.values == ("tps",):
+        lines: list[tuple[str, Show]] = [("", tps), ("95% interval", spread)]
+        if table.reference:
+            lines.append((table.reference.title, published))
+        parts += ["TPS", _grid(table, lines), ""]
+    else:
+        parts += [_grid(table, values(table), labelled=True), ""]
     if any(cell and cell.relative is not None for row in table.rows for cell in row.cells):
         ratios: list[tuple[str, Show]] = [("", relative)]
         if table.reference:
             ratios.append((table.reference.title, published_relative))
-        parts += ["TPS relative to the first column of the row", _grid(table, ratios), ""]
+        title = VALUES[table.values[0]].title
+        parts += [f"{title} relative to {table.relative_to}", _grid(table, ratios), ""]
     counted: list[tuple[str, Show]] = [
         ("WAL open", _flags),
         ("writes/tx", _evidence("writes_per_transaction")),
@@ -170,20 +217,22 @@ def render(table: Table) -> str:
         ("heads: % moving", _head("moved")),
         ("heads: % transf.", _head("transferred")),
     ]
-    parts += [
-        "What the server, the kernel and the WAL drive counted "
-        "(open flags: D O_DIRECT, S O_SYNC, Y O_DSYNC)",
-        _grid(table, [("", lambda _: ""), *counted]),
-        "",
-    ]
+    if any(cell and cell.evidence for row in table.rows for cell in row.cells):
+        parts += [
+            "What the server, the kernel and the WAL drive counted "
+            "(open flags: D O_DIRECT, S O_SYNC, Y O_DSYNC)",
+            _grid(table, [("", lambda _: ""), *counted]),
+            "",
+        ]
     if explained := footnotes.by_row(table):
         parts += [footnotes.TITLE, _reasons(explained), ""]
-    notes = ["(N/A): the variant has no such method."]
+    notes = [f"(N/A): {reason}." for reason in table.lacking]
     if any("on-unflushed" in row.head for row in table.rows):
         notes.append(
             "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
             "a power cut can lose acknowledged commits."
         )
+    notes += table.further_notes
     for text, where in table.notes:
         places = "; ".join(f"{row}, {column}" for row, column in where[:6])
         more = f" and {len(where) - 6} more" if len(where) > 6 else ""

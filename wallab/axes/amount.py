@@ -1,0 +1,24 @@
+"""Axes scale and clients: how large the database is, and how many ask it."""
+
+from wallab.axis import Axis, whole_number
+from wallab.conditions import Conditions
+
+
+class Scale(Axis):
+    """The size of the template, in the workload's unit; each value has a template of its own."""
+
+    def check(self, value: str) -> None:
+        whole_number(value, 1)
+
+    def apply(self, value: str, conditions: Conditions) -> None:
+        conditions.scale = int(value)
+
+
+class Clients(Axis):
+    """How many clients there are at once."""
+
+    def check(self, value: str) -> None:
+        whole_number(value, 1)
+
+    def apply(self, value: str, conditions: Conditions) -> None:
+        conditions.clients = int(value)

@@ -1,0 +1,27 @@
+"""Axis variant: which patches the server was built with."""
+
+from typing import ClassVar
+
+from wallab import series
+from wallab.axis import Axis, one_of
+from wallab.conditions import Conditions
+from wallab.errors import LabError
+
+
+class Variant(Axis):
+    """A variant of patches/series.toml."""
+
+    title: ClassVar[str] = "patch"
+
+    def check(self, value: str) -> None:
+        one_of(value, tuple(series.read().variant))
+
+    def apply(self, value: str, conditions: Conditions) -> None:
+        conditions.variant = value
+
+    def shown(self, value: str) -> str:
+        try:
+            known = series.read().variant
+        except LabError:
+            return value
+        return known[value].title if value in known else value

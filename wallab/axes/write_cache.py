@@ -1,0 +1,19 @@
+"""Axis write_cache: the write cache of the drives that fix none."""
+
+from typing import ClassVar
+
+from wallab.axis import Axis, one_of
+from wallab.conditions import Conditions
+from wallab.writecache import WRITE_CACHES
+
+
+class WriteCacheAxis(Axis):
+    """off, on or on-unflushed; read back drive by drive, into the sample's write_cache."""
+
+    title: ClassVar[str] = "writeback cache"
+
+    def check(self, value: str) -> None:
+        one_of(value, WRITE_CACHES)
+
+    def apply(self, value: str, conditions: Conditions) -> None:
+        conditions.write_cache = value

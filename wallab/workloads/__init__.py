@@ -1,0 +1,16 @@
+"""What the clients do: the workloads that an experiment may name, each a module."""
+
+from wallab.errors import LabError
+from wallab.workloads import builtin
+from wallab.workloads.base import Workload
+
+_KINDS: dict[str, Workload] = {
+    name: builtin.Builtin(name) for name in ("tpcb-like", "simple-update", "select-only")
+}
+
+
+def find(name: str) -> Workload:
+    """Return the workload of that name; LabError if there is none."""
+    if name not in _KINDS:
+        raise LabError(f"unknown “{name}”; expected {', '.join(_KINDS)}")
+    return _KINDS[name]

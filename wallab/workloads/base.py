@@ -1,0 +1,61 @@
+"""What every workload has: how its data are made, and how it is measured."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from wallab.conditions import Conditions
+from wallab.workload import Measured, Pgbench
+
+if TYPE_CHECKING:
+    from wallab.matrix import Preset
+    from wallab.testbed import TestBed
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a workload measured in one sample."""
+
+    figures: Measured
+    open_flags: dict[str, int] = {}
+    """How the kernel saw the WAL segment opened -> number of server processes."""
+    values: dict[str, float] = {}
+    """Further figures; `wallab.values` names them."""
+
+
+class Workload:
+    """A workload that runs with pgbench."""
+
+    cold: ClassVar[bool] = False
+    """Whether every sample begins with nothing of the database in memory."""
+
+    writes: bool = True
+    """Whether its transactions write WAL, so that the WAL's counters explain its figures."""
+
+    def load(self, pgbench: Pgbench, scale: int) -> None:
+        """Create and fill the tables; LabError if that fails."""
+        raise NotImplementedError
+
+    def script(self) -> list[str]:
+        """Return the arguments of pgbench that say what a transaction is."""
+        raise NotImplementedError
+
+    def warm_up(self, bed: "TestBed", conditions: Conditions, seconds: int) -> Measured | None:
+        """Run for so many seconds before what counts; return what pgbench says of it."""
+        figures, _ = bed.run_pgbench(conditions, self.script(), seconds=seconds)
+        return figures
+
+    def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
+        """Run as long as the preset says; RunFailed if that ends with an error."""
+        figures, flags = bed.run_pgbench(
+            conditions,
+            self.script(),
+            seconds=preset.seconds,
+            transactions=preset.transactions,
+            logged=True,
+        )
+        return Outcome(figures, flags)
+
+    def amount(self, preset: "Preset") -> str:
+        """Say in a few words what a sample is, for the table's second line."""
+        amount = f"-T {preset.seconds}" if preset.seconds else f"-t {preset.transactions}"
+        return f"pgbench -s {preset.scale} -c {preset.clients} {amount}"
