@@ -2,9 +2,8 @@
 
 bool cache_init(struct cache *c, const struct params *p, int64_t sectors)
 {
-    c->capacity = p->cache_bytes / SECTOR_BYTES;
-    c->staged_sector = 0;
-    c->staged_count = 0;
+    *c = (struct cache){0};
+    cache_adopt(c, p);
     return sectors_init(&c->dirty, sectors);
 }
 
@@ -13,14 +12,32 @@ void cache_free(struct cache *c)
     sectors_free(&c->dirty);
 }
 
-int64_t cache_used(const struct cache *c)
+void cache_adopt(struct cache *c, const struct params *p)
 {
-    return c->dirty.members + c->staged_count;
+    c->capacity = p->cache_bytes / SECTOR_BYTES;
+    c->units = p->units;
 }
 
-bool cache_has_room(const struct cache *c, int64_t sector, int64_t count)
+int64_t cache_used(const struct cache *c)
 {
-    return cache_used(c) + count - sectors_within(&c->dirty, sector, count) <= c->capacity;
+    return c->dirty.members + c->staged_sectors;
+}
+
+bool cache_has_room(const struct cache *c, int64_t sector, int64_t count, int64_t reserved)
+{
+    return cache_used(c) + reserved + count - sectors_within(&c->dirty, sector, count) <= c->capacity;
+}
+
+/* End of the staged extent that holds the sector; the sector itself if none does. */
+static int64_t staged_end(const struct cache *c, int64_t sector)
+{
+    for (int64_t unit = 0; unit < c->units; unit++) {
+        const struct staged *s = &c->staged[unit];
+
+        if (sector >= s->sector && sector < s->sector + s->count)
+            return s->sector + s->count;
+    }
+    return sector;
 }
 
 bool cache_holds(const struct cache *c, int64_t sector, int64_t count)
@@ -32,27 +49,57 @@ bool cache_holds(const struct cache *c, int64_t sector, int64_t count)
 
         if (absent == end)
             return true;
-        if (absent < c->staged_sector || absent >= c->staged_sector + c->staged_count)
+        sector = staged_end(c, absent);
+        if (sector == absent)
             return false;
-        sector = c->staged_sector + c->staged_count;
     }
     return true;
 }
 
-void cache_stage(struct cache *c, int64_t head, int64_t limit)
+/* The same without going around: size of the set if there is none. */
+static int64_t next_above(const struct cache *c, const struct stripes *s, int64_t unit,
+                          int64_t from)
 {
-    int64_t first = sectors_next(&c->dirty, head < c->dirty.size ? head : 0);
-    int64_t end;
+    int64_t found = sectors_next(&c->dirty, from);
 
-    if (first == c->dirty.size)
-        first = sectors_next(&c->dirty, 0);
-    end = first + limit < c->dirty.size ? first + limit : c->dirty.size;
-    c->staged_sector = first;
-    c->staged_count = sectors_next_absent(&c->dirty, first, end) - first;
-    sectors_remove(&c->dirty, c->staged_sector, c->staged_count);
+    while (found < c->dirty.size && stripes_unit(s, found) != unit) {
+        int64_t local = stripes_local(s, unit, found);
+
+        from = stripes_host(s, unit, local); /* its next chunk */
+        found = from < c->dirty.size ? sectors_next(&c->dirty, from) : c->dirty.size;
+    }
+    return found;
 }
 
-void cache_unstage(struct cache *c)
+int64_t cache_next(const struct cache *c, const struct stripes *s, int64_t unit, int64_t head)
 {
-    c->staged_count = 0;
+    int64_t found;
+
+    if (c->dirty.members == 0)
+        return -1;
+    found = next_above(c, s, unit, head < c->dirty.size ? head : 0);
+    if (found == c->dirty.size)
+        found = next_above(c, s, unit, 0);
+    return found < c->dirty.size ? found : -1;
+}
+
+void cache_stage(struct cache *c, const struct stripes *s, int64_t unit, int64_t head,
+                 int64_t limit)
+{
+    struct staged *staged = &c->staged[unit];
+    int64_t first = cache_next(c, s, unit, head);
+    int64_t end;
+
+    limit = stripes_run(s, stripes_local(s, unit, first), limit);
+    end = first + limit < c->dirty.size ? first + limit : c->dirty.size;
+    staged->sector = first;
+    staged->count = sectors_next_absent(&c->dirty, first, end) - first;
+    c->staged_sectors += staged->count;
+    sectors_remove(&c->dirty, staged->sector, staged->count);
+}
+
+void cache_unstage(struct cache *c, int64_t unit)
+{
+    c->staged_sectors -= c->staged[unit].count;
+    c->staged[unit].count = 0;
 }

@@ -19,22 +19,34 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static unsigned char *staged_at(const struct content *c, int64_t unit)
+{
+    return c->staged + unit * c->staged_bytes;
+}
+
 /* The media, over it what is being destaged, over that what is dirty: the newest wins. */
 static void medium_read(void *context, const struct request *r)
 {
     struct content *c = context;
     const struct cache *cache = c->cache;
     int64_t end = r->sector + r->count;
-    int64_t first = larger(r->sector, cache->staged_sector);
-    int64_t last = smaller(end, cache->staged_sector + cache->staged_count);
+    int64_t first;
+    int64_t last;
     unsigned char *to = r->data;
 
     if (to == NULL) /* the caller takes it from the media itself (timing off) */
         return;
     store_read(&c->media, bytes(r->sector), bytes(r->count), to);
-    if (first < last)
-        memcpy(to + bytes(first - r->sector), c->staged + bytes(first - cache->staged_sector),
-               (size_t)bytes(last - first));
+    for (int64_t unit = 0; unit < cache->units; unit++) {
+        const struct staged *staged = &cache->staged[unit];
+
+        first = larger(r->sector, staged->sector);
+        last = smaller(end, staged->sector + staged->count);
+        if (first < last)
+            memcpy(to + bytes(first - r->sector),
+                   staged_at(c, unit) + bytes(first - staged->sector),
+                   (size_t)bytes(last - first));
+    }
     for (first = sectors_next(&cache->dirty, r->sector); first < end;
          first = sectors_next(&cache->dirty, last)) {
         last = sectors_next_absent(&cache->dirty, first, end);
@@ -43,11 +55,12 @@ static void medium_read(void *context, const struct request *r)
     }
 }
 
-static void medium_write(void *context, const struct request *r, int64_t count)
+static void medium_write(void *context, const struct request *r, int64_t sector, int64_t count)
 {
     struct content *c = context;
 
-    store_write(&c->media, bytes(r->sector), bytes(count), r->data);
+    store_write(&c->media, bytes(sector), bytes(count),
+                (const unsigned char *)r->data + bytes(sector - r->sector));
 }
 
 static void medium_cache(void *context, const struct request *r)
@@ -73,32 +86,34 @@ static void medium_drop(void *context, int64_t sector, int64_t count)
         store_discard(c->cached + bytes(first), bytes(end - first));
 }
 
-static void medium_stage(void *context, int64_t sector, int64_t count)
+static void medium_stage(void *context, int64_t unit, int64_t sector, int64_t count)
 {
     struct content *c = context;
 
-    memcpy(c->staged, c->cached + bytes(sector), (size_t)bytes(count));
+    memcpy(staged_at(c, unit), c->cached + bytes(sector), (size_t)bytes(count));
     medium_drop(c, sector, count);
 }
 
-static void medium_unstage(void *context, int64_t count)
+static void medium_unstage(void *context, int64_t unit, int64_t count)
 {
     struct content *c = context;
 
     if (count > 0)
-        store_write(&c->media, bytes(c->cache->staged_sector), bytes(count), c->staged);
+        store_write(&c->media, bytes(c->cache->staged[unit].sector), bytes(count),
+                    staged_at(c, unit));
 }
 
-static void medium_restage(void *context, int64_t passed)
+static void medium_restage(void *context, int64_t unit, int64_t passed)
 {
     struct content *c = context;
     const struct cache *cache = c->cache;
-    int64_t end = cache->staged_sector + cache->staged_count;
+    const struct staged *staged = &cache->staged[unit];
+    int64_t end = staged->sector + staged->count;
 
-    for (int64_t s = cache->staged_sector + passed; s < end;) {
+    for (int64_t s = staged->sector + passed; s < end;) {
         int64_t newer = smaller(sectors_next(&cache->dirty, s), end);
 
-        memcpy(c->cached + bytes(s), c->staged + bytes(s - cache->staged_sector),
+        memcpy(c->cached + bytes(s), staged_at(c, unit) + bytes(s - staged->sector),
                (size_t)bytes(newer - s));
         s = sectors_next_absent(&cache->dirty, newer, end);
     }
@@ -111,7 +126,7 @@ static void medium_keep(void *context, int64_t sector, int64_t count)
     store_write(&c->media, bytes(sector), bytes(count), c->cached + bytes(sector));
 }
 
-bool content_init(struct content *c, int64_t size, int64_t merge_bytes,
+bool content_init(struct content *c, int64_t size, const struct params *p,
                   const struct cache *cache)
 {
     void *cached;
@@ -133,11 +148,22 @@ bool content_init(struct content *c, int64_t size, int64_t merge_bytes,
     cached = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     c->cached = cached == MAP_FAILED ? NULL : cached;
-    c->staged = malloc((size_t)merge_bytes);
-    if (store_init(&c->media, size) && c->cached != NULL && c->staged != NULL)
+    if (store_init(&c->media, size) && c->cached != NULL && content_adopt(c, p))
         return true;
     content_free(c);
     return false;
+}
+
+bool content_adopt(struct content *c, const struct params *p)
+{
+    unsigned char *staged = malloc((size_t)(p->units * p->merge_bytes));
+
+    if (staged == NULL)
+        return false;
+    free(c->staged);
+    c->staged = staged;
+    c->staged_bytes = p->merge_bytes;
+    return true;
 }
 
 void content_free(struct content *c)

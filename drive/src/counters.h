@@ -26,6 +26,7 @@
     X(readahead_hits)       /* reads out of a read-ahead segment */                                \
     X(overhead_ns)          /* controller, fixed part of flushes included */                       \
     X(interface_ns)         /* transfers that only the interface took part in */                   \
+    X(wait_ns)              /* commands waiting for heads that were at work for something else */   \
     X(room_ns)              /* writes waiting for room in the cache */                             \
     X(seek_ns)              /* arm and heads moving */                                             \
     X(rotate_ns)            /* waiting for the sector */                                           \

@@ -92,7 +92,7 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &cond);
     if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->content.medium) ||
-        !content_init(&d->content, size, p->merge_bytes, &d->model.cache))
+        !content_init(&d->content, size, p, &d->model.cache))
         return false;
     d->content.medium.destaged = destaged;
     d->content.medium.lost = lost;
@@ -439,7 +439,7 @@ void drive_state_json(struct drive *d, FILE *out)
     fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
             store_base_bytes(&d->content.media), store_overlay_bytes(&d->content.media));
     fprintf(out, ",\"capacity_bytes\":%" PRId64 ",\"revolution_ns\":%" PRId64,
-            m->mechanism.geometry.sectors * SECTOR_BYTES, m->mechanism.geometry.revolution_ns);
+            model_capacity(&m->params) * SECTOR_BYTES, params_revolution_ns(&m->params));
     fprintf(out, ",\"now_ns\":%" PRId64, drive_clock());
     fprintf(out, ",\"realtime\":%s,\"memory_locked\":%s,\"io_flusher\":%s",
             d->realtime ? "true" : "false", process_is_locked() ? "true" : "false",

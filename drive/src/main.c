@@ -77,7 +77,6 @@ static void parse(int argc, char **argv, struct options *o)
         {"help", no_argument, NULL, 'h'},         {"list-parameters", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0},
     };
-    struct geometry geometry;
     char error[512];
     int c;
 
@@ -123,11 +122,10 @@ static void parse(int argc, char **argv, struct options *o)
         die(EXIT_USAGE, "--mount, --control and --size are needed; see wal-drive --help");
     if (!params_check(&o->params, error, sizeof error))
         die(EXIT_USAGE, "--set: %s", error);
-    geometry_init(&geometry, &o->params);
-    if (o->size / SECTOR_BYTES > geometry.sectors)
+    if (o->size / SECTOR_BYTES > model_capacity(&o->params))
         die(EXIT_USAGE, "--size: the drive has only %lld bytes (cylinders, heads, "
-                        "zone_sectors_per_track)",
-            (long long)geometry.sectors * SECTOR_BYTES);
+                        "zone_sectors_per_track, flash_bytes, units)",
+            (long long)model_capacity(&o->params) * SECTOR_BYTES);
     if (o->write_cache != CACHE_OFF && o->params.cache_bytes == 0)
         die(EXIT_USAGE, "--write-cache: this drive has no cache (cache_bytes=0)");
 }

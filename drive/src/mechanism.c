@@ -8,6 +8,26 @@ void mechanism_init(struct mechanism *m, const struct params *p)
     m->write_settle_ns = p->write_settle_ns;
     m->cylinder = 0;
     m->head = 0;
+    m->flash = p->flash_bytes > 0;
+    m->flash_sectors = p->flash_bytes / SECTOR_BYTES;
+    m->flash_read_ns = p->flash_read_ns;
+    m->flash_program_ns = p->flash_program_ns;
+    m->flash_bytes_per_s = p->flash_bytes_per_s;
+}
+
+int64_t mechanism_sectors(const struct mechanism *m)
+{
+    return m->flash ? m->flash_sectors : m->geometry.sectors;
+}
+
+static int64_t flash_fixed(const struct mechanism *m, bool write)
+{
+    return write ? m->flash_program_ns : m->flash_read_ns;
+}
+
+static int64_t flash_pass(const struct mechanism *m, int64_t sectors)
+{
+    return sectors * SECTOR_BYTES * NS_PER_SECOND / m->flash_bytes_per_s;
 }
 
 /* From the end of a track to the first sector of the next one. */
@@ -62,10 +82,16 @@ int64_t mechanism_walk(const struct mechanism *m, int64_t sector, int64_t count,
 struct motion mechanism_plan(const struct mechanism *m, int64_t sector, int64_t count, bool write,
                              int64_t start)
 {
-    struct motion motion = {.sector = sector, .count = count, .start = start};
-    struct place at = geometry_locate(&m->geometry, sector);
+    struct motion motion = {.sector = sector, .count = count, .write = write, .start = start};
+    struct place at;
     int64_t begin;
 
+    if (m->flash) {
+        motion.transfer_ns = flash_fixed(m, write) + flash_pass(m, count);
+        motion.end = start + motion.transfer_ns;
+        return motion;
+    }
+    at = geometry_locate(&m->geometry, sector);
     if (at.cylinder != m->cylinder) {
         motion.seek_ns = seek_time(&m->seek, at.cylinder - m->cylinder);
         if (write)
@@ -82,8 +108,11 @@ struct motion mechanism_plan(const struct mechanism *m, int64_t sector, int64_t 
 
 void mechanism_move(struct mechanism *m, int64_t sector)
 {
-    struct place at = geometry_locate(&m->geometry, sector);
+    struct place at;
 
+    if (m->flash)
+        return;
+    at = geometry_locate(&m->geometry, sector);
     m->cylinder = at.cylinder;
     m->head = at.head;
 }
@@ -93,5 +122,13 @@ int64_t mechanism_passed(const struct mechanism *m, const struct motion *motion,
     int64_t begin = motion->start + motion->seek_ns + motion->rotate_ns;
     int64_t end;
 
+    if (m->flash) {
+        int64_t passing = now - motion->start - flash_fixed(m, motion->write);
+        int64_t passed = passing <= 0 ? 0
+                                      : (int64_t)((double)passing * (double)m->flash_bytes_per_s /
+                                                  (SECTOR_BYTES * (double)NS_PER_SECOND));
+
+        return passed < motion->count ? passed : motion->count;
+    }
     return mechanism_walk(m, motion->sector, motion->count, false, begin, now, &end);
 }

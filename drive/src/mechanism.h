@@ -1,4 +1,4 @@
-/* Mechanism: the arm, the heads and the platters turning below them. */
+/* Mechanism: the arm, the heads and the platters turning below them; or flash instead. */
 #ifndef MECHANISM_H
 #define MECHANISM_H
 
@@ -12,12 +12,18 @@ struct mechanism {
     int64_t write_settle_ns;
     int64_t cylinder; /* where the heads are */
     int64_t head;
+    bool flash;
+    int64_t flash_sectors;
+    int64_t flash_read_ns;
+    int64_t flash_program_ns;
+    int64_t flash_bytes_per_s;
 };
 
 /* One access to the media, planned from start to end. */
 struct motion {
     int64_t sector;
     int64_t count;
+    bool write;
     int64_t start;
     int64_t seek_ns;     /* arm, settling, head switch */
     int64_t rotate_ns;   /* waiting for the first sector */
@@ -26,6 +32,8 @@ struct motion {
 };
 
 void mechanism_init(struct mechanism *m, const struct params *p);
+
+int64_t mechanism_sectors(const struct mechanism *m);
 
 struct motion mechanism_plan(const struct mechanism *m, int64_t sector, int64_t count, bool write,
                              int64_t start);

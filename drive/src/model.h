@@ -1,6 +1,6 @@
 /*
- * Model: a drive of 2005 and the host's elevator before it, as a pure function
- * of requests and a clock.
+ * Model: a drive and the host's elevator before it, as a pure function of requests
+ * and a clock.
  *
  * The caller owns time: it submits requests with the time at which they arrive,
  * asks when something will happen next, and advances the model to that time to
@@ -22,20 +22,20 @@ struct medium {
     void *context;
     /* Newest content of a read request -> its data (which may be NULL: none wanted). */
     void (*read)(void *context, const struct request *request);
-    /* count sectors of a write request, from its first, -> media. */
-    void (*write)(void *context, const struct request *request, int64_t count);
+    /* These sectors of a write request -> media. */
+    void (*write)(void *context, const struct request *request, int64_t sector, int64_t count);
     /* A write request -> cache. */
     void (*cache)(void *context, const struct request *request);
-    /* Cache -> the drive's write channel. They have just left cache.dirty. */
-    void (*stage)(void *context, int64_t sector, int64_t count);
+    /* Cache -> the unit's write channel. They have just left cache.dirty. */
+    void (*stage)(void *context, int64_t unit, int64_t sector, int64_t count);
     /* The first count staged sectors -> media. The channel is empty then. */
-    void (*unstage)(void *context, int64_t count);
+    void (*unstage)(void *context, int64_t unit, int64_t count);
     /* Cache -> media, without the heads: power cuts that keep some, timing off. */
     void (*keep)(void *context, int64_t sector, int64_t count);
     /* The cache need not remember these any more. */
     void (*drop)(void *context, int64_t sector, int64_t count);
     /* Staged sectors from passed on -> cache again, but where it has newer ones. */
-    void (*restage)(void *context, int64_t passed);
+    void (*restage)(void *context, int64_t unit, int64_t passed);
     /* A power cut has taken these from the cache, acknowledged as they were. May be NULL. */
     void (*lost)(void *context, int64_t sector, int64_t count);
     /* The heads have emptied a part of the cache (for the trace). May be NULL. */
@@ -47,8 +47,7 @@ enum command_phase {
     PHASE_OVERHEAD,  /* controller; until phase_end */
     PHASE_ROOM,      /* a write waits for room in the cache */
     PHASE_INTERFACE, /* between host and cache; until phase_end */
-    PHASE_HEADS,     /* waits for the heads to become free */
-    PHASE_MEDIA,     /* the heads work for it */
+    PHASE_MEDIA,     /* the heads work for it, or will */
     PHASE_STREAM,    /* the read-ahead under way will have it at phase_end */
     PHASE_FLUSHING,  /* waits for the cache to become empty */
     PHASE_FLUSHED,   /* fixed cost of a flush; until phase_end */
@@ -63,6 +62,8 @@ struct command {
     bool through;             /* a write that goes to the media before it completes */
     uint64_t number;
     int64_t asked;            /* when it began to wait for room or heads */
+    uint32_t wanted;          /* a bit for each unit that has not begun its part */
+    int64_t parts;            /* units that have not ended theirs */
     struct request_list list; /* in order of sectors */
     struct request record;    /* its times */
 };
@@ -99,14 +100,26 @@ struct errors {
     int64_t until;   /* MODEL_NEVER: for ever */
 };
 
-enum heads_task { HEADS_FREE, HEADS_COMMAND, HEADS_DESTAGE };
+enum heads_task { HEADS_FREE, HEADS_COMMAND, HEADS_STREAM, HEADS_DESTAGE };
+
+/* A spindle or a flash channel. Its motion is in its own sectors (stripes.h). */
+struct unit {
+    struct mechanism mechanism;
+    struct readahead readahead;
+    enum heads_task task;
+    struct command *command; /* what the heads work for */
+    struct motion motion;
+    int64_t heads_sector; /* the host's, behind the last access */
+    int64_t heads_rest;   /* since when the heads have not worked for the host */
+    bool destaged;        /* by its last access */
+};
 
 struct model {
     struct params params;
     const struct medium *medium;
-    struct mechanism mechanism;
+    struct stripes stripes;
+    struct unit unit[UNITS_MAX];
     struct cache cache;
-    struct readahead readahead;
     const struct scheduler *scheduler;
     struct counters counters;
     int64_t sectors; /* of the disk the host sees */
@@ -130,23 +143,29 @@ struct model {
     struct request_list constant; /* constant latency: due in order of arrival */
     struct request_list completed;
     int64_t in_flight; /* submitted and not completed */
+    bool fresh;        /* something arrived that nobody has looked at */
     int64_t head;      /* the elevator's: sector behind the last command */
-    struct command command;
-
-    enum heads_task task;
-    struct motion motion;
-    int64_t heads_sector; /* sector behind the last access */
-    int64_t heads_rest;   /* since when the heads have not worked for the host */
+    struct command command[COMMANDS_MAX];
+    int64_t active;   /* commands in the drive */
+    int64_t flushes;  /* among them */
+    int64_t reserved; /* sectors on their way into the cache */
+    int64_t bus_free; /* when the interface has done what it was given */
     int64_t busy_since;
 
     uint64_t sequence;
     uint64_t number;
 };
 
-/* False if memory is short. sectors: of the disk, at most what the geometry has. */
+/* Sectors of a drive with these parameters. */
+int64_t model_capacity(const struct params *p);
+
+/* False if memory is short. sectors: of the disk, at most the capacity. */
 bool model_init(struct model *m, const struct params *p, int64_t sectors,
                 const struct medium *medium);
 void model_free(struct model *m);
+
+/* Become another drive, with the same content: needs an idle, settled one. */
+void model_set_params(struct model *m, const struct params *p);
 
 /* A request arrives. Whatever was due before has been done before. */
 void model_submit(struct model *m, struct request *request, int64_t now);

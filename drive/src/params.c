@@ -47,6 +47,25 @@ static const struct parameter table[] = {
      "seek over all cylinders"},
     {"write_settle_ns", "ns", VALUE_INTEGER, AT(write_settle_ns), 0, MS(100), "1000000",
      "added to a seek that precedes a write"},
+    {"units", "count", VALUE_INTEGER, AT(units), 1, UNITS_MAX, "1",
+     "spindles or flash channels, each as described, that the sectors are striped over"},
+    {"stripe_bytes", "bytes", VALUE_INTEGER, AT(stripe_bytes), 4096, 16 << 20, "65536",
+     "length of a stripe's chunk on one unit, if there are several"},
+    {"flash_bytes", "bytes", VALUE_INTEGER, AT(flash_bytes), 0, MAX_BYTES, "0",
+     "above 0: each unit is so much flash, and nothing turns"},
+    {"flash_read_ns", "ns", VALUE_INTEGER, AT(flash_read_ns), 0, MS(100), "0",
+     "flash: fixed time of a read"},
+    {"flash_program_ns", "ns", VALUE_INTEGER, AT(flash_program_ns), 0, MS(100), "0",
+     "flash: fixed time of a write"},
+    {"flash_bytes_per_s", "bytes/s", VALUE_INTEGER, AT(flash_bytes_per_s), 1000000,
+     INT64_C(100000000000), "100000000", "flash: rate of one unit"},
+    {"queue_depth", "count", VALUE_INTEGER, AT(queue_depth), 1, COMMANDS_MAX, "1",
+     "commands in the drive; those that wait for a platter are taken shortest positioning first"},
+    {"queue_patience_ns", "ns", VALUE_INTEGER, AT(queue_patience_ns), 0, MS(10000), "200000000",
+     "a command that has waited longer for the heads goes first, whatever its position"},
+    {"queued_flush", "0|1", VALUE_INTEGER, AT(queued_flush), 0, 1, "0",
+     "0: FLUSH waits for all before it and holds up all after it; 1: other commands go on, "
+     "but for writes to the cache"},
     {"command_overhead_ns", "ns", VALUE_INTEGER, AT(command_overhead_ns), 0, MS(1000), "300000",
      "controller time before anything else of a command"},
     {"flush_overhead_ns", "ns", VALUE_INTEGER, AT(flush_overhead_ns), 0, MS(1000), "0",
@@ -191,6 +210,14 @@ bool params_check(const struct params *p, char *error, size_t size)
         snprintf(error, size,
                  "seek_track_ns, seek_average_ns, seek_full_ns: no rising curve has these three "
                  "(the average lies between 1/3 and 11/15 of the way from track to full)");
+        return false;
+    }
+    if (p->stripe_bytes % 4096 != 0) {
+        snprintf(error, size, "stripe_bytes: no multiple of 4096");
+        return false;
+    }
+    if (p->read_segments > 0 && (p->units > 1 || p->flash_bytes > 0)) {
+        snprintf(error, size, "read_segments: read-ahead needs one spindle; set 0");
         return false;
     }
     if (p->track_skew_ns < p->head_switch_ns && p->heads > 1) {

@@ -10,6 +10,8 @@
 #define SECTOR_BYTES 512
 #define SECTOR_SHIFT 9
 #define ZONES_MAX 64
+#define UNITS_MAX 32
+#define COMMANDS_MAX 64
 #define NS_PER_SECOND INT64_C(1000000000)
 
 enum scheduler_kind { SCHEDULER_CLOOK, SCHEDULER_FIFO };
@@ -32,6 +34,21 @@ struct params {
     int64_t seek_average_ns;
     int64_t seek_full_ns;
     int64_t write_settle_ns;
+
+    /* several spindles or flash channels, striped */
+    int64_t units;
+    int64_t stripe_bytes;
+
+    /* flash instead of platters */
+    int64_t flash_bytes;
+    int64_t flash_read_ns;
+    int64_t flash_program_ns;
+    int64_t flash_bytes_per_s;
+
+    /* command queue */
+    int64_t queue_depth;
+    int64_t queue_patience_ns;
+    int64_t queued_flush;
 
     /* controller and interface */
     int64_t command_overhead_ns;

@@ -7,30 +7,33 @@
  * both only read: the newest write has to win, and a read sees what was written
  * before it.
  */
-static bool overtakes(const struct request_list *waiting, const struct request *request)
+static bool must_wait(const struct request_list *waiting, const struct request *request,
+                      const struct conflict *conflict)
 {
     for (const struct request *older = waiting->first; older != request; older = older->next)
         if ((older->kind == REQUEST_WRITE || request->kind == REQUEST_WRITE) &&
             older->sector < request->sector + request->count &&
             request->sector < older->sector + older->count)
             return true;
-    return false;
+    return conflict->found(conflict->context, request);
 }
 
-static struct request **pick_fifo(struct request_list *waiting, int64_t head)
+static struct request **pick_fifo(struct request_list *waiting, int64_t head,
+                                  const struct conflict *conflict)
 {
     (void)head;
-    return &waiting->first;
+    return must_wait(waiting, waiting->first, conflict) ? NULL : &waiting->first;
 }
 
 /* Upwards from the head; from the lowest again when nothing is left above. */
-static struct request **pick_clook(struct request_list *waiting, int64_t head)
+static struct request **pick_clook(struct request_list *waiting, int64_t head,
+                                   const struct conflict *conflict)
 {
     struct request **above = NULL;
     struct request **lowest = NULL;
 
     for (struct request **link = &waiting->first; *link != NULL; link = &(*link)->next) {
-        if (overtakes(waiting, *link))
+        if (must_wait(waiting, *link, conflict))
             continue;
         if ((*link)->sector >= head && (above == NULL || (*link)->sector < (*above)->sector))
             above = link;
@@ -58,14 +61,19 @@ static void prepend(struct request_list *list, struct request *request)
     list->first = request;
 }
 
-void scheduler_take(const struct scheduler *s, struct request_list *waiting, int64_t head,
-                    int64_t limit, struct request_list *command)
+bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int64_t head,
+                    int64_t limit, const struct conflict *conflict, struct request_list *command)
 {
-    struct request **link = s->pick(waiting, head);
-    struct request *request = *link;
-    int64_t first = request->sector;
-    int64_t end = request->sector + request->count;
+    struct request **link = s->pick(waiting, head, conflict);
+    struct request *request;
+    int64_t first;
+    int64_t end;
 
+    if (link == NULL)
+        return false;
+    request = *link;
+    first = request->sector;
+    end = request->sector + request->count;
     request_list_init(command);
     request_list_remove(waiting, link);
     request_list_append(command, request);
@@ -77,7 +85,8 @@ void scheduler_take(const struct scheduler *s, struct request_list *waiting, int
         bool before = other->sector + other->count == first;
 
         if (other->kind != request->kind || other->fua != request->fua || !(behind || before) ||
-            end - first + other->count > limit || overtakes(waiting, other)) {
+            end - first + other->count > limit ||
+            must_wait(waiting, other, conflict)) {
             link = &other->next;
             continue;
         }
@@ -91,4 +100,5 @@ void scheduler_take(const struct scheduler *s, struct request_list *waiting, int
         }
         link = &waiting->first; /* the longer command may now touch an earlier one */
     }
+    return true;
 }

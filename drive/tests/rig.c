@@ -20,7 +20,7 @@ void rig_init(struct rig *rig, int64_t size, bool write_cache, const char *const
     CHECK(params_check(&rig->params, error, sizeof error), "%s", error);
     CHECK(model_init(&rig->model, &rig->params, size / SECTOR_BYTES, &rig->content.medium),
           "memory");
-    CHECK(content_init(&rig->content, size, rig->params.merge_bytes, &rig->model.cache), "memory");
+    CHECK(content_init(&rig->content, size, &rig->params, &rig->model.cache), "memory");
     model_set_write_cache(&rig->model, write_cache);
 }
 

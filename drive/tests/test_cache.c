@@ -146,9 +146,9 @@ static void test_overwrite_while_destaging(void)
     rig_init(&rig, SIZE, true, NULL);
     rig_write(&rig, 1000, PAGE, 1);
     rig_advance(&rig, rig.now + rig.params.destage_idle_ns);
-    CHECK(rig.model.task == HEADS_DESTAGE, "not destaging");
+    CHECK(rig.model.unit[0].task == HEADS_DESTAGE, "not destaging");
     rig_write(&rig, 1008, 4, 2);
-    CHECK(rig.model.task == HEADS_DESTAGE, "destaged too soon");
+    CHECK(rig.model.unit[0].task == HEADS_DESTAGE, "destaged too soon");
     r = rig_request(REQUEST_READ, 1000, PAGE, 0);
     rig_submit(&rig, r);
     rig_finish(&rig);
@@ -281,7 +281,7 @@ static void test_torn_destage(void)
         rig_init(&rig, 4 << 20, true, NULL);
         rig_write(&rig, 16, 2 * PAGE, 5);
         rig_advance(&rig, rig.params.destage_idle_ns + at);
-        if (rig.model.task == HEADS_FREE && model_dirty_bytes(&rig.model) == 0) {
+        if (rig.model.unit[0].task == HEADS_FREE && model_dirty_bytes(&rig.model) == 0) {
             rig_free(&rig);
             break;
         }
@@ -360,7 +360,7 @@ static void test_battery_destage(void)
         model_set_write_cache(&rig.model, CACHE_BATTERY);
         rig_write(&rig, 16, 2 * PAGE, 5);
         rig_advance(&rig, rig.params.destage_idle_ns + at);
-        if (rig.model.task == HEADS_DESTAGE)
+        if (rig.model.unit[0].task == HEADS_DESTAGE)
             rig_write(&rig, 20, 4, 6); /* newer than what is under way */
         cut(&rig, 0);
         model_power_on(&rig.model);

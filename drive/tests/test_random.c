@@ -12,6 +12,7 @@
 
 /* Content of a sector is its version number, repeated. */
 static uint32_t newest[SECTORS];  /* submitted */
+static uint32_t acknowledged[SECTORS];
 static uint32_t durable[SECTORS]; /* must survive a cut */
 static uint32_t frozen[SECTORS];  /* of the snapshot */
 static uint32_t version;
@@ -43,6 +44,15 @@ static uint32_t version_of(const uint32_t *sector, int64_t number)
     return sector[0];
 }
 
+static void remember_durable(const struct promise *p)
+{
+    const struct request *r = &p->request;
+
+    for (int64_t i = 0; i < r->count; i++)
+        if (durable[r->sector + i] < p->first + (uint32_t)i)
+            durable[r->sector + i] = p->first + (uint32_t)i;
+}
+
 static void on_completed(struct rig *rig, struct request *r)
 {
     struct promise *p = (struct promise *)r;
@@ -56,11 +66,12 @@ static void on_completed(struct rig *rig, struct request *r)
         for (int64_t i = 0; i < r->count; i++)
             CHECK_EQUAL(version_of((uint32_t *)r->data + i * (SECTOR_BYTES / 4), r->sector + i),
                         p->expected[i]);
-    } else if (r->kind == REQUEST_WRITE &&
-               (!(r->flags & FLAG_CACHED) || rig->model.write_cache == CACHE_BATTERY)) {
+    } else if (r->kind == REQUEST_WRITE) {
         for (int64_t i = 0; i < r->count; i++)
-            if (durable[r->sector + i] < p->first + (uint32_t)i)
-                durable[r->sector + i] = p->first + (uint32_t)i;
+            if (acknowledged[r->sector + i] < p->first + (uint32_t)i)
+                acknowledged[r->sector + i] = p->first + (uint32_t)i;
+        if (!(r->flags & FLAG_CACHED) || rig->model.write_cache == CACHE_BATTERY)
+            remember_durable(p);
     } else if (r->kind == REQUEST_FLUSH) {
         for (int64_t i = 0; i < SECTORS; i++)
             if (durable[i] < p->expected[i])
@@ -81,7 +92,8 @@ static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind
         r->data = malloc(1);
         r->honest = rig_random(seed) % 2; /* the drive does not lie */
         p->expected = malloc(sizeof newest);
-        memcpy(p->expected, newest, sizeof newest);
+        /* One that others may overtake is only for what has been acknowledged. */
+        memcpy(p->expected, rig->params.queued_flush ? acknowledged : newest, sizeof newest);
     } else {
         r->count = (int64_t)(rig_random(seed) % 48) + 1;
         r->sector = (int64_t)(rig_random(seed) % (uint64_t)(SECTORS - r->count));
@@ -149,7 +161,7 @@ static void check_after_cut(const struct rig *rig)
         CHECK(found >= durable[i] && found <= newest[i],
               "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
               newest[i]);
-        newest[i] = durable[i] = found;
+        newest[i] = durable[i] = acknowledged[i] = found;
     }
 }
 
@@ -187,6 +199,7 @@ static void step(struct rig *rig, uint64_t *seed)
         model_forget_cache(&rig->model);
         CHECK(store_restore(&rig->content.media), "no snapshot");
         memcpy(newest, frozen, sizeof newest);
+        memcpy(acknowledged, frozen, sizeof newest);
         memcpy(durable, frozen, sizeof durable);
     } else if (dice < 993) {
         struct cut_plan plan = {.writes = (int64_t)(rig_random(seed) % 20),
@@ -228,6 +241,7 @@ static void run(uint64_t seed, const char *const *assignments)
 
     memset(newest, 0, sizeof newest);
     memset(durable, 0, sizeof durable);
+    memset(acknowledged, 0, sizeof acknowledged);
     version = 0;
     rig_init(&rig, SIZE, seed % 2, assignments);
     rig.completed = on_completed;
@@ -250,12 +264,27 @@ int main(int argc, char **argv)
                                        "read_segment_bytes=8192", NULL};
     static const char *const fifo[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
                                        "scheduler=fifo", NULL};
+    static const char *const queued[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
+                                         "cache_bytes=131072", "merge_bytes=32768",
+                                         "read_segment_bytes=8192", "queue_depth=8", NULL};
+    static const char *const striped[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
+                                          "cache_bytes=131072", "merge_bytes=32768",
+                                          "read_segments=0", "queue_depth=8", "units=3",
+                                          "stripe_bytes=8192", "queued_flush=1", NULL};
+    static const char *const flash[] = {"cache_bytes=131072", "merge_bytes=32768",
+                                        "read_segments=0", "queue_depth=32", "units=8",
+                                        "stripe_bytes=4096", "queued_flush=1",
+                                        "flash_bytes=1048576", "flash_read_ns=80000",
+                                        "flash_program_ns=500000", "destage_idle_ns=100000", NULL};
     static const char *const constant[] = {"constant_latency_ns=3000000", NULL};
-    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 40;
+    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
 
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         run(seed * 2654435761u, tiny);
         run(seed * 2654435761u + 1, fifo);
+        run(seed * 2654435761u + 2, queued);
+        run(seed * 2654435761u + 3, striped);
+        run(seed * 2654435761u + 4, flash);
         if (seed % 4 == 0)
             run(seed, constant);
     }

@@ -41,7 +41,7 @@ static void test_merge(void)
     struct counters *c = &rig.model.counters;
 
     rig_init(&rig, SIZE, false, NULL);
-    revolution = rig.model.mechanism.geometry.revolution_ns;
+    revolution = rig.model.unit[0].mechanism.geometry.revolution_ns;
     rig_submit(&rig, first);
     rig_advance(&rig, rig.now + 10 * US);
     for (int i = 9; i >= 0; i--) /* in any order of arrival */
@@ -52,7 +52,7 @@ static void test_merge(void)
     for (int i = 0; i < 10; i++)
         CHECK_EQUAL(queued[i]->done, queued[0]->done);
     CHECK_NEAR(queued[0]->done - first->done,
-               revolution + geometry_pass(&rig.model.mechanism.geometry, 1068, 0, 10 * PAGE),
+               revolution + geometry_pass(&rig.model.unit[0].mechanism.geometry, 1068, 0, 10 * PAGE),
                0.001);
     for (int i = 0; i <= 10; i++)
         CHECK_EQUAL(rig_media(&rig, i * PAGE), i + 1);
@@ -107,7 +107,7 @@ static void test_random_reads(void)
     enum { N = 40000 };
 
     rig_init(&rig, INT64_C(3100) << 20, false, small);
-    sectors = rig.model.mechanism.geometry.sectors;
+    sectors = rig.model.unit[0].mechanism.geometry.sectors;
     for (int i = 0; i < N; i++) {
         int64_t start = rig.now;
         int64_t at = (int64_t)(rig_random(&seed) % (uint64_t)(rig.model.sectors - PAGE));
@@ -121,7 +121,7 @@ static void test_random_reads(void)
      */
     {
         static double weight[4000];
-        const struct geometry *g = &rig.model.mechanism.geometry;
+        const struct geometry *g = &rig.model.unit[0].mechanism.geometry;
         double part = (double)rig.model.sectors / (double)sectors;
         int64_t last = geometry_locate(g, rig.model.sectors - 1).cylinder;
 
@@ -142,7 +142,7 @@ static void test_random_reads(void)
 
             for (int64_t a = 0; a + d <= last; a++)
                 w += 2 * weight[a] * weight[a + d];
-            seek += w * (double)seek_time(&rig.model.mechanism.seek, d);
+            seek += w * (double)seek_time(&rig.model.unit[0].mechanism.seek, d);
         }
         seek /= pairs * pairs;
         CHECK_NEAR(total / N,
@@ -151,7 +151,7 @@ static void test_random_reads(void)
                    0.01);
     }
     CHECK_NEAR(rig.model.counters.rotate_ns / (double)N,
-               (double)rig.model.mechanism.geometry.revolution_ns / 2, 0.01);
+               (double)rig.model.unit[0].mechanism.geometry.revolution_ns / 2, 0.01);
     rig_free(&rig);
 }
 
@@ -166,7 +166,7 @@ static void test_sequential_reads(void)
     double expected;
 
     rig_init(&rig, SIZE, false, NULL);
-    g = &rig.model.mechanism.geometry;
+    g = &rig.model.unit[0].mechanism.geometry;
     cylinder = 2 * g->revolution_ns + rig.params.track_skew_ns + rig.params.cylinder_skew_ns;
     expected = 2.0 * 1068 * SECTOR_BYTES * 1e9 / (double)cylinder;
     rig_read(&rig, 0, 256);
@@ -182,7 +182,7 @@ static void test_sequential_reads(void)
     {
         int64_t end;
 
-        mechanism_walk(&rig.model.mechanism, 0, 1068 * 200, false, 0, INT64_MAX, &end);
+        mechanism_walk(&rig.model.unit[0].mechanism, 0, 1068 * 200, false, 0, INT64_MAX, &end);
         CHECK_NEAR(1068.0 * 200 * SECTOR_BYTES * 1e9 / (double)end, expected, 0.01);
     }
     rig_free(&rig);
@@ -224,7 +224,7 @@ static void test_angle(void)
 
     rig_init(&rig, SIZE, false, NULL);
     for (int i = 0; i < 2000; i++) {
-        const struct geometry *g = &rig.model.mechanism.geometry;
+        const struct geometry *g = &rig.model.unit[0].mechanism.geometry;
         int64_t sector = (int64_t)(rig_random(&seed) % (SIZE / SECTOR_BYTES - 3000));
         int64_t count = (int64_t)(rig_random(&seed) % 3000) + 1;
         int64_t done = rig_write(&rig, sector, count, i);
