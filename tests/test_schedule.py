@@ -1,6 +1,13 @@
-"""Rounds hold every cell once, and the seed decides the order."""
+"""Rounds hold every cell once, the seed decides the order, and precision when a cell is done."""
 
-from wallab import schedule
+import msgspec
+import pytest
+
+from wallab import matrix, schedule
+from wallab.matrix import Preset
+from wallab.samples import Sample
+from wallab.schedule import Schedule, Turn
+from wallab.workload import Measured
 
 CELLS = [{"variant": str(number)} for number in range(20)]
 
@@ -15,3 +22,82 @@ def test_seed_decides_the_order() -> None:
     assert schedule.rounds(CELLS, 3, 7) != schedule.rounds(CELLS, 3, 8)
     first, second, _ = schedule.rounds(CELLS, 3, 7)
     assert first != second
+
+
+PRESET = Preset(about="", scale=1, clients=1, rounds=20, seconds=1, precision=3.0)
+STEADY, NOISY = Turn({"sync": "steady"}), Turn({"sync": "noisy"})
+
+
+def measured(number: int, position: int, turn: Turn, tps: float) -> Sample:
+    """A sample that took 10 s."""
+    return Sample(
+        cell=turn.cell, round=number, position=position, started="", state="measured",
+        control=turn.control, figures=Measured(tps, 10, 0, 1.0, 1.0), phases={"measure": 10.0},
+    )  # fmt: skip
+
+
+def tps_of(turn: Turn, number: int) -> float:
+    """What the turn measures in a round: one cell varies by 1%, the other by 40%."""
+    spread = 1.0 if turn.cell == STEADY.cell else 40.0
+    return 100 + (spread if number % 2 else -spread)
+
+
+def run(todo: Schedule, most: int = 1000) -> list[Sample]:
+    """Measure what is pending, so many samples at most."""
+    found: list[Sample] = []
+    for number, position, turn in todo.pending():
+        if len(found) == most:
+            break
+        found.append(measured(number, position, turn, tps_of(turn, number)))
+        todo.add(found[-1])
+    return found
+
+
+def test_a_precise_cell_stops_and_the_other_goes_on() -> None:
+    todo = Schedule([STEADY, NOISY], PRESET, 1)
+    assert todo.left() == 40
+    assert todo.seconds_left() is None
+    found = run(todo)
+    count = {name: sum(s.cell["sync"] == name for s in found) for name in ("steady", "noisy")}
+    assert count == {"steady": 8, "noisy": 20}
+    (stopped,) = todo.stopped()
+    assert (stopped.cell, stopped.rounds, stopped.saved_seconds) == (STEADY.cell, 8, 120.0)
+    assert (todo.left(), todo.seconds_left()) == (0, 0.0)
+
+
+def test_without_precision_nothing_stops() -> None:
+    todo = Schedule([STEADY], msgspec.structs.replace(PRESET, precision=None), 1)
+    assert len(run(todo)) == 20
+    assert todo.stopped() == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 15, 16, 17, 23, 28])
+def test_goes_on_as_if_it_had_not_been_interrupted(cut: int) -> None:
+    whole = run(Schedule([STEADY, NOISY], PRESET, 5))
+    first = run(Schedule([STEADY, NOISY], PRESET, 5), cut)
+    resumed = Schedule([STEADY, NOISY], PRESET, 5)
+    for sample in first:
+        resumed.add(sample)
+    assert first + run(resumed) == whole
+
+
+def test_the_control_is_a_turn_of_its_own() -> None:
+    control = Turn(STEADY.cell, control=True)
+    found = run(Schedule([STEADY, control], msgspec.structs.replace(PRESET, rounds=2), 1))
+    assert sorted((s.round, s.control) for s in found) == [
+        (1, False), (1, True), (2, False), (2, True),
+    ]  # fmt: skip
+
+
+def test_a_failed_sample_is_not_repeated() -> None:
+    todo = Schedule([NOISY], msgspec.structs.replace(PRESET, rounds=2), 1)
+    failed = msgspec.structs.replace(measured(1, 1, NOISY, 1), state="failed", figures=None)
+    todo.add(failed)
+    assert todo.so_far(NOISY) is None
+    assert [s.round for s in run(todo)] == [2]
+
+
+def test_full_has_a_control_and_a_precision() -> None:
+    experiment, full = matrix.choose(matrix.read(), "thread", "full")
+    assert full.precision == 3
+    assert full.control in matrix.cells(experiment, full)

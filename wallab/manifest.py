@@ -10,6 +10,7 @@ import msgspec
 
 from wallab import __version__, jsonfile, paths
 from wallab.builder import Build
+from wallab.cost import Cost, Session
 from wallab.errors import LabError
 from wallab.matrix import Cell, Experiment, Preset
 from wallab.simulated import profile
@@ -58,6 +59,9 @@ class Manifest(msgspec.Struct):
     """Cells that this machine or their server cannot do; beside those that lack their method."""
     template: dict[str, Any] = {}
     """What was found out about the cluster that every cell starts from."""
+    sessions: list[Session] = []
+    cost: Cost | None = None
+    """Brought up to date after each round."""
 
 
 def _first_line(path: str) -> str:
@@ -140,18 +144,31 @@ def load(run: Path) -> Manifest:
 def difference(old: Manifest, new: Manifest) -> list[str]:
     """Name what differs between two manifests that should describe the same measurement."""
     differing = []
-    for field in (
-        "name",
-        "preset_name",
-        "experiment",
-        "preset",
-        "cells",
-        "methods",
-        "drives",
-        "machine",
+
+    def compare(name: str, before: object, now: object) -> None:
+        if jsonfile.dumps(before) != jsonfile.dumps(now):
+            differing.append(name)
+
+    for name, field in (
+        ("experiment", "name"),
+        ("experiment", "experiment"),
+        ("preset", "preset_name"),
+        ("preset", "preset"),
+        ("cells", "cells"),
+        ("drives", "drives"),
     ):
-        if jsonfile.dumps(getattr(old, field)) != jsonfile.dumps(getattr(new, field)):
-            differing.append({"name": "experiment", "preset_name": "preset"}.get(field, field))
-    if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
-        differing.append("source, patches or compiler")
+        compare(name, getattr(old, field), getattr(new, field))
+    compare("kernel", old.machine.kernel, new.machine.kernel)
+    same_kernel = msgspec.structs.replace(new.machine, kernel=old.machine.kernel)
+    compare("machine", old.machine, same_kernel)
+    compare("variants", sorted(old.builds), sorted(new.builds))
+    for variant in sorted(old.builds.keys() & new.builds.keys()):
+        before, now = old.builds[variant], new.builds[variant]
+        compare("source", before.source, now.source)
+        patches = [{p.name: p.sha256 for p in build.patches} for build in (before, now)]
+        for patch in sorted(patches[0].keys() | patches[1].keys()):
+            compare(f"patch {patch}", patches[0].get(patch), patches[1].get(patch))
+        compare("compiler", before.compiler, now.compiler)
+        if before.key != now.key and not differing:
+            differing.append("options of the build")
     return list(dict.fromkeys(differing))

@@ -45,6 +45,10 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Positive | None = None
     """Of a measured run (pgbench -T)."""
     warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
+    precision: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    """Percent: a cell whose 95% interval is at most ± this needs no more rounds."""
+    control: Cell | None = None
+    """A cell that is measured under two names, to show what a difference of nothing looks like."""
     only: tuple[dict[str, str | list[str]], ...] = ()
     """Axis -> value or values of the cells that stay; a cell stays if one of them fits."""
 
@@ -155,6 +159,10 @@ def _check_axes(experiment: Experiment) -> None:
 def _check_preset(preset: Preset, experiment: Experiment) -> None:
     if (preset.transactions is None) == (preset.seconds is None):
         raise LabError(": expected either transactions or seconds")
+    if preset.control is not None and preset.control not in cells(experiment, preset):
+        raise LabError(
+            f".control: expected a cell of the preset, a value each of {', '.join(experiment.axes)}"
+        )
     for condition in preset.only:
         for axis, values in condition.items():
             allowed = experiment.axes.get(axis)

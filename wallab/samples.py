@@ -1,5 +1,7 @@
 """samples.jsonl: the raw samples of a run, appended and synced one by one."""
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Literal
@@ -8,7 +10,7 @@ import msgspec
 
 from wallab import jsonfile
 from wallab.drive import DriveReading
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
 from wallab.matrix import Cell
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
@@ -40,6 +42,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     """UTC."""
     state: Literal["measured", "failed"]
+    control: bool = False
+    """Whether the cell was measured under its second name: an A/A control, and in no table."""
     error: str = ""
     figures: Measured | None = None
     wal: WalCounters | None = None
@@ -67,11 +71,25 @@ class SampleFile:
         self.path = path
 
     def append(self, sample: Sample) -> None:
-        """Append the sample and wait until it is on the disk."""
-        with self.path.open("ab") as stream:
-            stream.write(jsonfile.dumps(sample) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        """Append the sample and wait until it is on the disk.
+
+        MachineError if that cannot be done, as on a full disk; the file is then as it was.
+        """
+        with self.path.open("ab", buffering=0) as stream:
+            before = stream.tell()
+            line = jsonfile.dumps(sample) + b"\n"
+            try:
+                written = stream.write(line)
+                if written != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(stream.fileno())
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.truncate(self.path, before)
+                raise MachineError(
+                    f"{self.path}: {error.strerror}; what was measured before is kept: make room, "
+                    f"then go on with: scripts/run-matrix --resume {self.path.parent}"
+                ) from None
 
     def read(self) -> list[Sample]:
         """Return all samples.

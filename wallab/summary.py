@@ -92,6 +92,8 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
     experiment = plan.experiment
     by_cell: dict[tuple[str, ...], list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
+        if sample.control:
+            continue  # the same cell under another name
         by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
     first = experiment.values[0]
     writes = workloads.find(experiment.workload).writes

@@ -1,10 +1,12 @@
 """scripts/run-matrix: measure an experiment of matrix.toml."""
 
+import re
 import secrets
 import sys
 from pathlib import Path
 
 import click
+import msgspec
 
 from wallab import (
     builder,
@@ -23,16 +25,18 @@ from wallab.command import outcome
 from wallab.command.tabulate import find_run
 from wallab.conditions import Conditions
 from wallab.errors import LabError
+from wallab.estimate import STOPPING_ROUNDS
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
 from wallab.progress import say
-from wallab.testbed import utc
+from wallab.testbed import TestBed, utc
 
 EPILOG = """\b
 Examples:
   scripts/run-matrix                            the thread's table, about 10 minutes
   scripts/run-matrix thread --preset smoke      2 to 3 minutes
   scripts/run-matrix --source ~/postgresql      on another tree
+  scripts/run-matrix --rounds 20 --precision 5  until ± 5%, but 20 rounds at most
   scripts/run-matrix --resume latest            go on after an interruption
   scripts/run-matrix --dry-run                  list what would be measured
 """
@@ -51,11 +55,46 @@ def build_all(wanted: list[Conditions], source_name: str, system: str) -> dict[s
     return servers
 
 
+def seconds_of(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> float | None:
+    """Read a duration: minutes, or a number with s, m or h."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
+    if not found or not float(found[1]):
+        raise click.BadParameter(f"{value}: expected a duration, such as 90s, 45m or 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "": 60, "h": 3600}[found[2]]
+
+
+def adjusted(
+    preset: matrix.Preset,
+    cells: list[Cell],
+    rounds: int | None,
+    precision: float | None,
+    control: bool,
+) -> matrix.Preset:
+    """Return the preset with what the options change."""
+    if rounds is not None:
+        preset = msgspec.structs.replace(preset, rounds=rounds)
+    if precision is not None:
+        preset = msgspec.structs.replace(preset, precision=precision)
+    if control and preset.control is None:
+        # What syncs repeats better than what the processor limits: take the harder one.
+        preset = msgspec.structs.replace(preset, control=cells[0])
+    return preset
+
+
 def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
     """Print the cells, a line each."""
     for cell in cells:
         print("\t".join(cell.values()))
-    say(f"{len(cells)} cells × {plan.rounds} rounds, less those that a variant lacks; {plan.about}")
+    early = f", fewer where ± {plan.precision:g}% is reached" if plan.precision else ""
+    control = ", one cell twice a round" if plan.control else ""
+    say(
+        f"{len(cells)} cells × {plan.rounds} rounds{early}{control}, "
+        f"less those that a variant lacks; {plan.about}"
+    )
 
 
 @click.command(epilog=EPILOG)
@@ -75,6 +114,21 @@ def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
     type=click.Choice(["auto", "meson", "autoconf"]),
 )
 @click.option("--seed", type=click.IntRange(0), help="Of the order of the cells; else random.")
+@click.option("--rounds", type=click.IntRange(1), help="How often each cell is measured at most.")
+@click.option(
+    "--precision",
+    type=click.FloatRange(0, 100, min_open=True),
+    metavar="PERCENT",
+    help=f"Measure a cell no more when its 95% interval is ± this, after {STOPPING_ROUNDS} rounds.",
+)
+@click.option(
+    "--max-time",
+    "max_seconds",
+    callback=seconds_of,
+    metavar="TIME",
+    help="Begin no sample after this (90s, 45m, 2h); --resume goes on.",
+)
+@click.option("--control", is_flag=True, help="Measure a cell under two names: an A/A control.")
 @click.option("--resume", metavar="RUN", help="Go on with an interrupted run.")
 @click.option(
     "--output",
@@ -97,6 +151,10 @@ def command(
     source_name: str | None,
     system: str,
     seed: int | None,
+    rounds: int | None,
+    precision: float | None,
+    max_seconds: float | None,
+    control: bool,
     resume: str | None,
     output: Path | None,
     matrix_file: Path | None,
@@ -109,6 +167,8 @@ def command(
     """
     before: Manifest | None = None
     if resume:
+        if rounds is not None or precision is not None or control:
+            raise LabError("--rounds, --precision and --control are those of the run to resume")
         folder = find_run(resume)
         before = manifests.load(folder)
         experiment, preset, seed = before.name, before.preset_name, before.seed
@@ -123,6 +183,16 @@ def command(
         reference.load(chosen.reference)
     chosen = matrix.with_source(chosen, source_name or prebuilt.default_source())
     cells = matrix.cells(chosen, how_much)
+    if before:
+        # What options changed is in the run; whatever else differs is refused.
+        how_much = msgspec.structs.replace(
+            how_much,
+            rounds=before.preset.rounds,
+            precision=before.preset.precision,
+            control=before.preset.control,
+        )
+    else:
+        how_much = adjusted(how_much, cells, rounds, precision, control)
     if list_only:
         dry_run(how_much, cells)
         return
@@ -145,7 +215,8 @@ def command(
     )
     paths_of = {name: server.path for name, server in servers.items()}
     try:
-        run.Run(folder, plan, paths_of).measure(resumed=before is not None)
+        bed = TestBed(plan.experiment, plan.preset, plan.cells, paths_of)
+        run.Run(folder, plan, bed).measure(resumed=before is not None, max_seconds=max_seconds)
     except KeyboardInterrupt:
         if (folder / run.SAMPLES).exists():
             say(f"go on with: scripts/run-matrix --resume {folder}")
