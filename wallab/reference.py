@@ -23,7 +23,7 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def figure(self, cell: Cell, column: str, value: str | None = None) -> float | None:
         """Return the published figure of the cell, if there is one; the first one by default."""
         for row in self.row:
-            if row.get("value", value) == value and all(
+            if row.get("value") == value and all(
                 cell[axis] == at for axis, at in row["at"].items()
             ):
                 found = row.get(cell[column])

@@ -123,7 +123,8 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
         )
         if published and len(experiment.values) > 1:
             figures = {
-                name: published.figure(cell, experiment.column, name) for name in experiment.values
+                name: published.figure(cell, experiment.column, None if name == first else name)
+                for name in experiment.values
             }
             shown = msgspec.structs.replace(
                 shown,

@@ -196,7 +196,7 @@ class TestBed:
         self._undo.callback(cluster.stop, signal.SIGQUIT)
         cluster.create(server)
         cluster.start(server, settings | {"max_wal_size": "4GB"})
-        self._workload.load(Pgbench(server, cluster.socket), conditions.scale)
+        self._workload.load(server, cluster, conditions.scale)
         cluster.stop()
         # Once more with the run's own settings, so that the segments kept for reuse are those
         # that such a server keeps, and none is created while a sample is measured.

@@ -17,6 +17,9 @@ class Value(msgspec.Struct, frozen=True):
 
 VALUES = {
     "tps": Value("TPS", 1),
+    "scan_ms": Value("scan, ms", 0),
+    "scan_mb_s": Value("scan, MB/s", 1),
+    "drive_read_kb": Value("kB a drive read", 0),
 }
 
 

@@ -1,11 +1,13 @@
 """What every workload has: how its data are made, and how it is measured."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from wallab.cluster import Cluster
 from wallab.conditions import Conditions
-from wallab.workload import Measured, Pgbench
+from wallab.workload import Measured
 
 if TYPE_CHECKING:
     from wallab.matrix import Preset
@@ -31,8 +33,8 @@ class Workload:
     writes: bool = True
     """Whether its transactions write WAL, so that the WAL's counters explain its figures."""
 
-    def load(self, pgbench: Pgbench, scale: int) -> None:
-        """Create and fill the tables; LabError if that fails."""
+    def load(self, server: Path, cluster: Cluster, scale: int) -> None:
+        """Create and fill the tables in the running cluster; LabError if that fails."""
         raise NotImplementedError
 
     def script(self) -> list[str]:

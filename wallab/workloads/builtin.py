@@ -1,5 +1,8 @@
 """pgbench's built-in scripts on its own tables."""
 
+from pathlib import Path
+
+from wallab.cluster import Cluster
 from wallab.workload import Pgbench
 from wallab.workloads.base import Workload
 
@@ -11,8 +14,8 @@ class Builtin(Workload):
         self._name = name
         self.writes = name != "select-only"
 
-    def load(self, pgbench: Pgbench, scale: int) -> None:
-        pgbench.load(scale)
+    def load(self, server: Path, cluster: Cluster, scale: int) -> None:
+        Pgbench(server, cluster.socket).load(scale)
 
     def script(self) -> list[str]:
         return ["-b", self._name]

@@ -1,0 +1,97 @@
+"""Scans: cold, whole, and read from the drive as far ahead as the cell says."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from leftovers import wait_for_nothing
+
+from wallab import matrix, paths, reference
+from wallab.samples import SampleFile
+from wallab.workloads import scan
+
+EXPLAINED = [
+    {
+        "Plan": {
+            "Node Type": "Seq Scan",
+            "Actual Total Time": 2000.0,
+            "Actual Rows": 10100000.0,
+            "Shared Hit Blocks": 256,
+            "Shared Read Blocks": 94137,
+        },
+        "Execution Time": 2500.0,
+    }
+]
+
+SMALL = """
+[experiment.small]
+title = "small"
+source = "18"
+workload = "scan"
+rows = ["setting.io_method"]
+column = "read_ahead"
+relative_to = "1024"
+values = ["scan_ms", "drive_read_kb"]
+[experiment.small.axes]
+read_ahead = ["0", "1024"]
+"setting.io_method" = ["sync"]
+[experiment.small.drive.data]
+profile = "ata-2005"
+size_mb = 1024
+write_cache = "on"
+[experiment.small.settings]
+autovacuum = "off"
+[experiment.small.preset.smoke]
+about = "for tests"
+scale = 1
+clients = 1
+transactions = 1
+warm_up_seconds = 0
+rounds = 1
+"""
+
+
+def test_figures_of_a_plan() -> None:
+    found = scan.outcome(EXPLAINED)
+    assert found.figures.latency_ms == 2500
+    assert found.values["scan_ms"] == 2000
+    assert found.values["scan_mb_s"] == pytest.approx(94137 * 8192 / 2e6)
+    assert (found.values["blocks_read"], found.values["blocks_hit"]) == (94137, 256)
+
+
+def test_published_figures_are_told_apart() -> None:
+    experiment = matrix.read().experiment["read-ahead"]
+    published = reference.load("read-ahead")
+    cell = {
+        "read_ahead": "0",
+        "setting.io_method": "sync",
+        "setting.io_combine_limit": "8kB",
+    }
+    assert published.figure(cell, experiment.column) == 18773.211
+    assert published.figure(cell, experiment.column, "scan_mb_s") == 41.2
+    assert published.figure(cell, experiment.column, "drive_read_kb") is None
+    assert published.figure(cell | {"setting.io_method": "worker"}, experiment.column) is None
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_every_scan_is_cold_and_read_as_far_ahead_as_asked(tmp_path: Path) -> None:
+    (tmp_path / "matrix.toml").write_text(SMALL)
+    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
+               str(tmp_path / "matrix.toml"), "--output", str(tmp_path / "out")]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+    samples = SampleFile(tmp_path / "out" / "samples.jsonl").read()
+    found = {sample.cell["read_ahead"]: sample for sample in samples}
+    assert set(found) == {"0", "1024"}
+    for sample in found.values():
+        assert sample.error == ""
+        assert sample.values["rows"] == scan.ROWS
+        blocks = sample.values["blocks_read"]
+        assert blocks > 900
+        assert sample.drive["data"].counters["sectors_read"] * 512 >= blocks * scan.BLOCK
+    # Without read-ahead the kernel asks for the page that it needs, of 4 kB.
+    assert found["0"].values["drive_read_kb"] < 8
+    assert found["1024"].values["drive_read_kb"] > 64
+    assert "scan, ms relative to read-ahead (sectors) 1024" in result.stdout
+    assert wait_for_nothing() == {}
