@@ -1,10 +1,13 @@
 """JSON files of the lab: structures with paths in them, written whole or not at all."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import psutil
 
 Shape = TypeVar("Shape")
 
@@ -37,16 +40,48 @@ def loads(text: bytes | str, shape: type[Shape]) -> Shape:
 
 
 def save(file: Path, value: object) -> None:
-    """Write the value to the file so that a crash leaves the old file or the new one."""
-    partial = file.with_name(f".{file.name}.partial")
+    """Write the value to the file so that a crash leaves the old file or the new one.
+
+    Once it returns it is the new one.
+    """
+    with _written(file, value) as partial:
+        partial.replace(file)
+
+
+def create(file: Path, value: object) -> None:
+    """Write the value to a file that must not be there, whole or not; FileExistsError if it is."""
+    with _written(file, value) as partial:
+        file.hardlink_to(partial)
+
+
+@contextlib.contextmanager
+def _written(file: Path, value: object) -> Iterator[Path]:
+    """Write the value to a file beside, which goes afterwards; then sync the folder."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
         with partial.open("w") as stream:
             stream.write(pretty(value) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        partial.replace(file)
+        yield partial
+        _sync_folder(file.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def clear_partial(folder: Path) -> None:
+    """Remove what processes that are gone left unfinished in the folder."""
+    for partial in folder.glob(".*.partial"):
+        if not psutil.pid_exists(int(partial.name.split(".")[-2])):
+            partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(file: Path, shape: type[Shape]) -> Shape:

@@ -1,22 +1,27 @@
 """What a running lab owns on this machine, written down so that the next start can clear it.
 
 Mounts and loop devices vanish with the lab's processes; this is for the rest: processes that a
-kill orphaned, settings of loop devices, and folders.
+kill orphaned, settings of loop devices and of real disks, and folders. What a reboot does not undo
+is kept where it survives one, too (paths.state).
 """
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from wallab import jsonfile, mounts, paths
+from wallab import cacheswitch, jsonfile, mounts, paths
+from wallab.cacheswitch import CacheState
 from wallab.errors import MachineError
+from wallab.progress import say
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -45,6 +50,10 @@ class Record(msgspec.Struct):
     loops: list[str] = msgspec.field(default_factory=list)
     read_ahead: dict[str, str] = msgspec.field(default_factory=dict)
     """Loop device -> the read_ahead_kb that it had before."""
+    folders: list[Path] = msgspec.field(default_factory=list)
+    """Elsewhere, with all that is in them."""
+    caches: list[CacheState] = msgspec.field(default_factory=list)
+    """Real disks, as they were before."""
 
 
 def identify(pid: int) -> Process:
@@ -60,20 +69,28 @@ class Ledger:
         self._record = record
 
     @classmethod
-    def open(cls, name: str | None = None, owner: int | None = None) -> "Ledger":
-        """Make a folder below the runtime folder, owned by the process (this one by default)."""
+    def open(
+        cls, name: str | None = None, owner: int | None = None, *, lasting: bool = False
+    ) -> "Ledger":
+        """Make a folder below the runtime folder, owned by the process (this one by default).
+
+        A lasting one survives a reboot.
+        """
         pid = os.getpid() if owner is None else owner
-        folder = paths.runtime() / (name or f"{pid}")
+        home = paths.state() if lasting else paths.runtime()
+        # What an earlier boot left may have the same number.
+        folder = home / (name or (f"{pid}-{secrets.token_hex(4)}" if lasting else f"{pid}"))
+        record = Record(identify(pid), folder)
         try:
-            paths.runtime().mkdir(mode=0o755, parents=True, exist_ok=True)
+            home.mkdir(mode=0o755, parents=True, exist_ok=True)
+            # The record comes first and goes last, so that a kill leaves no folder without one.
+            jsonfile.create(_file(folder), record)
             folder.mkdir(mode=0o755)
         except FileExistsError:
             raise MachineError(f"{folder} is there already; is it in use?") from None
         except OSError as error:
             raise MachineError(f"{folder}: {error.strerror}") from None
-        ledger = cls(folder, Record(identify(pid), folder))
-        ledger._save()
-        return ledger
+        return cls(folder, record)
 
     def _save(self) -> None:
         jsonfile.save(_file(self.folder), self._record)
@@ -90,13 +107,46 @@ class Ledger:
             self._record.read_ahead[str(device)] = _read_ahead(device).read_text().strip()
         self._save()
 
+    def add_folder(self, folder: Path) -> None:
+        """Note a folder that goes with everything in it; before it is made."""
+        self._record.folders.append(folder)
+        self._save()
+
+    def add_cache(self, before: CacheState) -> None:
+        """Note the settings that a disk must get back, before they are changed.
+
+        MachineError if another run that lives has noted the same disk.
+        """
+        if any(one.identity == before.identity for one in self._record.caches):
+            return
+        self._refuse_shared(before)
+        self._record.caches.append(before)
+        self._save()
+        try:
+            self._refuse_shared(before)  # two may have looked at the same time
+        except MachineError:
+            self._record.caches.remove(before)
+            self._save()
+            raise
+
+    def _refuse_shared(self, before: CacheState) -> None:
+        for file, record in _records():
+            same = any(one.identity == before.identity for one in record.caches)
+            if same and file != _file(self.folder) and record.owner.find() is not None:
+                raise MachineError(
+                    f"{before.name} is in use by another run (process {record.owner.pid}); "
+                    "wait for its end"
+                )
+
     def hand_over(self, owner: int) -> None:
         """Make another process the owner, so that this one may end."""
         self._record.owner = identify(owner)
         self._save()
 
     def close(self) -> None:
-        """Remove the folder and the record."""
+        """Put back what was changed, and remove the folders and the record."""
+        for line in _put_back(self._record, self._save):
+            say(line)
         _remove(self._record)
 
 
@@ -111,6 +161,8 @@ def _file(folder: Path) -> Path:
 def _remove(record: Record) -> None:
     if mounts.below(record.folder):
         return  # never delete through a mount what is only shown here
+    if record.caches or record.folders:
+        return  # still to be undone
     shutil.rmtree(record.folder, ignore_errors=True)
     if not record.folder.exists():  # else the next start tries again
         _file(record.folder).unlink(missing_ok=True)
@@ -118,18 +170,54 @@ def _remove(record: Record) -> None:
 
 def clear_dead() -> list[str]:
     """Undo what dead owners left behind; return what was done, a line each."""
+    for home in (paths.runtime(), paths.state()):
+        jsonfile.clear_partial(home)
+    return [
+        line
+        for file, record in _records()
+        if record.owner.find() is None
+        for line in _clear(file, record)
+    ]
+
+
+def _records() -> list[tuple[Path, Record]]:
+    """Return all records; processes before what they use."""
+    found: list[tuple[Path, Record]] = []
+    for home in (paths.runtime(), paths.state()):
+        for file in sorted(home.glob("*.json")):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found.append((file, jsonfile.load(file, Record)))
+    return found
+
+
+def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
+    """Undo what is outside of the lab's own folders; return what was done, a line each.
+
+    What could not be undone stays in the record.
+    """
     done: list[str] = []
-    for file in sorted(paths.runtime().glob("*.json")):
+    for before in list(record.caches):
         try:
-            record = jsonfile.load(file, Record)
-        except (OSError, msgspec.MsgspecError):
+            done.append(cacheswitch.put_back(before))
+        except MachineError as error:
+            done.append(str(error))
             continue
-        if record.owner.find() is None:
-            done += _clear(record)
+        record.caches.remove(before)
+        save()
+    for folder in list(record.folders):
+        if mounts.below(folder):
+            done.append(f"{folder} stays, for something is mounted there")
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            done.append(f"{folder} could not be removed")
+            continue
+        record.folders.remove(folder)
+        save()
     return done
 
 
-def _clear(record: Record) -> list[str]:
+def _clear(file: Path, record: Record) -> list[str]:
     """Undo what the record names."""
     done: list[str] = []
     for process in record.processes:
@@ -159,8 +247,10 @@ def _clear(record: Record) -> list[str]:
                 if before := record.read_ahead.get(device):
                     _read_ahead(Path(device)).write_text(before)
         done.append(f"reset {device}")
+    there = [folder for folder in record.folders if folder.exists()]
+    done += _put_back(record, lambda: jsonfile.save(file, record))
     _remove(record)
-    done.append(f"removed {record.folder}")
+    done += [f"removed {one}" for one in (*there, record.folder) if not one.exists()]
     return done
 
 

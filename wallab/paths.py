@@ -34,3 +34,16 @@ def runtime() -> Path:
     if os.geteuid() == 0:
         return Path("/run/wal-lab")
     return Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / f"wal-lab-{os.geteuid()}"  # noqa: S108
+
+
+def state() -> Path:
+    """The folder for what must be undone even after a reboot: settings of real drives, folders.
+
+    $WALLAB_STATE, else /var/lib/wal-lab for root, else below $XDG_STATE_HOME or ~/.local/state.
+    """
+    if own := os.environ.get("WALLAB_STATE"):
+        return Path(own).absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/wal-lab")
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "wal-lab"

@@ -99,7 +99,11 @@ def missing_packages(names: Iterable[str]) -> list[str]:
 
 def install_packages(groups: list[str]) -> None:
     """Install the packages of the groups; where there is no apt, check for their commands."""
-    wanted = {name: probe for group in groups for name, probe in PACKAGES[group].items()}
+    install({name: probe for group in groups for name, probe in PACKAGES[group].items()})
+
+
+def install(wanted: dict[str, str]) -> None:
+    """Install Debian packages, named with a command of theirs, unless they are there."""
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         lacking = sorted({probe for probe in wanted.values() if not shutil.which(probe)})
         if lacking:

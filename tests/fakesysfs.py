@@ -1,0 +1,102 @@
+"""A made-up machine: /sys and /proc below a folder, laid out as the kernel does it."""
+
+from pathlib import Path
+
+
+class FakeMachine:
+    """Block devices and mounts below a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._mounts: list[str] = []
+        (root / "proc/self").mkdir(parents=True)
+        for folder in ("block", "class/block", "dev/block", "fs/btrfs"):
+            (root / "sys" / folder).mkdir(parents=True)
+
+    def write(self, file: Path, text: str) -> None:
+        """Write a file of sysfs, which ends in a newline."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+
+    def device(
+        self, name: str, number: str, parent: str, cache: str = "write back", **files: str
+    ) -> Path:
+        """Make a whole device, in sys/devices/PARENT/block; files: path with __ for / -> text."""
+        above = self.root / "sys/devices" / parent
+        folder = above / "block" / name
+        self.write(folder / "dev", number)
+        self.write(folder / "queue/write_cache", cache)
+        self.write(folder / "queue/rotational", "1")
+        self.write(folder / "stat", "9 0 72 1 5 0 40 1 0 1 2 0 0 0 0 3 1")
+        (folder / "slaves").mkdir()
+        if "virtual" not in parent:
+            (folder / "device").symlink_to("../..")
+        for path, text in files.items():
+            self.write(folder / path.replace("__", "/"), text)
+        self._link(folder, name, number)
+        (self.root / "sys/block" / name).symlink_to(folder)
+        return folder
+
+    def _link(self, folder: Path, name: str, number: str) -> None:
+        (self.root / "sys/dev/block" / number).symlink_to(folder)
+        (self.root / "sys/class/block" / name).symlink_to(folder)
+
+    def partition(self, disk: Path, name: str, number: str) -> Path:
+        """Make a partition of the disk."""
+        folder = disk / name
+        self.write(folder / "partition", "1")
+        self.write(folder / "dev", number)
+        self._link(folder, name, number)
+        return folder
+
+    def scsi(
+        self, name: str, number: str, driver: str, vendor: str, model: str, place: int
+    ) -> Path:
+        """Make a SCSI or ATA disk behind a host with that driver."""
+        host = f"pci0000:00/0000:00:1f.2/host{place}"
+        address = f"{place}:0:0:0"
+        self.write(self.root / f"sys/devices/{host}/scsi_host/host{place}/proc_name", driver)
+        return self.device(
+            name,
+            number,
+            f"{host}/target{place}:0:0/{address}",
+            device__vendor=f"{vendor:8}",
+            device__model=f"{model:16}",
+            device__rescan="",
+            device__wwid=f"naa.5000c500{place:08x}",
+            **{f"device__scsi_disk__{address}__cache_type": "write back"},
+        )
+
+    def nvme(self, name: str, number: str) -> Path:
+        """Make an NVMe namespace."""
+        controller = "pci0000:00/0000:01:00.0/nvme/nvme0"
+        self.write(self.root / "sys/devices" / controller / "model", "INTEL SSDPE2KX010T8")
+        return self.device(name, number, controller, wwid="eui.01000000000000005cd2e4")
+
+    def virtio(self, name: str, number: str, *, switchable: bool) -> Path:
+        """Make the disk of a guest, whose host lets it switch the cache or not."""
+        folder = self.device(
+            name,
+            number,
+            "pci0000:00/0000:00:02.0/virtio1",
+            cache_type="write back",
+            serial=f"disk-{name}",
+            device__vendor="0x1af4",
+        )
+        (folder / "cache_type").chmod(0o644 if switchable else 0o444)
+        return folder
+
+    def made_of(self, name: str, number: str, *parts: Path, cache: str = "write back") -> Path:
+        """Make an md or dm device of these."""
+        folder = self.device(name, number, "virtual", cache)
+        for part in parts:
+            (folder / "slaves" / part.name).symlink_to(part)
+        return folder
+
+    def mount(self, point: Path, number: str, filesystem: str = "xfs", source: str = "x") -> None:
+        """Mount the device there."""
+        self._mounts.append(
+            f"{len(self._mounts)} 1 {number} / {point} rw,relatime shared:1 - "
+            f"{filesystem} {source} rw,attr2"
+        )
+        self.write(self.root / "proc/self/mountinfo", "\n".join(self._mounts))

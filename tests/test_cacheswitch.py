@@ -1,0 +1,161 @@
+"""Write caches of real disks: tools that stand in answer as hdparm, sdparm and nvme do."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakesysfs import FakeMachine
+
+from wallab import blockdevice, cacheswitch
+from wallab.blockdevice import Disk
+from wallab.cacheswitch import CacheState
+from wallab.errors import MachineError
+
+# Each keeps the bit in the file $BIT, notes its arguments in $BIT.calls, and answers in the words
+# of the real one; with $BIT.stuck it says that all is well and does nothing.
+TOOLS = {
+    "hdparm": r"""
+case $1 in -W0) set_bit 0 ;; -W1) set_bit 1 ;; esac
+printf '\n%s:\n' "$2"
+case $1 in -W[01]) printf ' setting drive write-caching to %s\n' "${1#-W}" ;; esac
+printf ' write-caching =  %s (%s)\n' "$(cat "$BIT")" x
+""",
+    "sdparm": r"""
+case $1 in --clear=WCE) set_bit 0 ;; --set=WCE) set_bit 1 ;; esac
+printf '    %s: QEMU      QEMU HARDDISK     2.5+\n' "$2"
+test "$1" = --get=WCE || exit 0
+printf 'WCE           %s  [cha: y, def:  1, sav:  1]\n' "$(cat "$BIT")"
+exit 5
+""",
+    "nvme": r"""
+test "$1" = set-feature && set_bit "$6"
+test "$1" = set-feature && printf 'set-feature:0x06 (Volatile Write Cache), value:0x%08x\n' "$6"
+test "$1" = get-feature || exit 0
+printf 'get-feature:0x06 (Volatile Write Cache), Current value:0x%08x\n' "$(cat "$BIT")"
+""",
+}
+
+
+@pytest.fixture
+def bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-in tools come first on PATH; the file has the bit that they show and set."""
+    file = tmp_path / "bit"
+    file.write_text("1")
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name, body in TOOLS.items():
+        tool = folder / name
+        tool.write_text(
+            '#!/bin/sh\nset_bit() { test -e "$BIT.stuck" || echo "$1" >"$BIT"; }\n'
+            f'echo {name} "$@" >>"$BIT.calls"\n{body}'
+        )
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
+    monkeypatch.setenv("BIT", str(file))
+    return file
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeMachine:
+    """A machine without disks."""
+    return FakeMachine(tmp_path / "machine")
+
+
+def ata(machine: FakeMachine) -> Disk:
+    """An ATA disk."""
+    return blockdevice.describe(machine.scsi("sda", "8:0", "ahci", "ATA", "ST3500413AS", 0))
+
+
+def scsi(machine: FakeMachine) -> Disk:
+    """A SCSI disk."""
+    return blockdevice.describe(machine.scsi("sdb", "8:16", "mptsas", "HP", "EF0300FATFD", 1))
+
+
+def nvme(machine: FakeMachine) -> Disk:
+    """An NVMe namespace."""
+    return blockdevice.describe(machine.nvme("nvme0n1", "259:0"))
+
+
+CALLS: dict[Callable[[FakeMachine], Disk], list[str]] = {
+    ata: ["hdparm -W0 /dev/sda", "hdparm -W1 /dev/sda"],
+    scsi: ["sdparm --clear=WCE /dev/sdb", "sdparm --set=WCE /dev/sdb"],
+    nvme: ["nvme set-feature /dev/nvme0n1 -f 6 -v 0", "nvme set-feature /dev/nvme0n1 -f 6 -v 1"],
+}
+
+
+@pytest.mark.parametrize("kind", [ata, scsi, nvme])
+def test_switched_read_back_and_put_back(
+    machine: FakeMachine, bit: Path, kind: Callable[[FakeMachine], Disk]
+) -> None:
+    disk = kind(machine)
+    before = cacheswitch.state(disk)
+    assert before == CacheState(disk.identity, disk.name, "on", "write back")
+    cacheswitch.set_to(disk, "off", "write through")
+    assert bit.read_text().strip() == "0"
+    assert cacheswitch.state(disk) == CacheState(disk.identity, disk.name, "off", "write through")
+    said = cacheswitch.put_back(before, machine.root)
+    assert said == f"put the write cache of {disk.name} back: on, write back"
+    assert cacheswitch.state(disk) == before
+    calls = Path(f"{bit}.calls").read_text().splitlines()
+    off, on = CALLS[kind]
+    assert calls.index(off) < calls.index(on)
+    # Nothing but asking is done where nothing is to be changed.
+    Path(f"{bit}.calls").unlink()
+    cacheswitch.put_back(before, machine.root)
+    assert not {off, on} & set(Path(f"{bit}.calls").read_text().splitlines())
+
+
+def test_scsi_is_read_again_by_the_kernel(machine: FakeMachine, bit: Path) -> None:
+    disk = scsi(machine)
+    cacheswitch.set_to(disk, "off", "write through")
+    assert (disk.sysfs / "device/rescan").read_text() == "1"
+
+
+@pytest.mark.parametrize("kind", [ata, scsi, nvme])
+def test_tool_that_says_done_and_did_nothing(
+    machine: FakeMachine, bit: Path, kind: Callable[[FakeMachine], Disk]
+) -> None:
+    Path(f"{bit}.stuck").touch()
+    with pytest.raises(MachineError, match="the write cache stays on, not off"):
+        cacheswitch.set_to(kind(machine), "off", "write through")
+
+
+def test_guest_whose_host_lets_it(machine: FakeMachine) -> None:
+    disk = blockdevice.describe(machine.virtio("vdb", "254:16", switchable=True))
+    cacheswitch.set_to(disk, "off", "write through")
+    assert (disk.sysfs / "cache_type").read_text().strip() == "write through"
+    assert cacheswitch.state(disk).drive == "off"
+    cacheswitch.set_to(disk, "on", "write through")
+    assert cacheswitch.state(disk) == CacheState("disk-vdb", "vdb", "on", "write through")
+
+
+def test_guest_whose_host_does_not(machine: FakeMachine) -> None:
+    disk = blockdevice.describe(machine.virtio("vdb", "254:16", switchable=False))
+    with pytest.raises(MachineError, match=r"vdb is the disk of a guest, whose host .*; it is on"):
+        cacheswitch.set_to(disk, "off", "write through")
+    assert (disk.sysfs / "cache_type").read_text().strip() == "write back"
+    assert (disk.sysfs / "queue/write_cache").read_text().strip() == "write back"
+    cacheswitch.set_to(disk, "on", "write through")  # what it is; only the kernel is told
+
+
+def test_raid_controller_is_reported_and_not_touched(machine: FakeMachine, bit: Path) -> None:
+    disk = blockdevice.describe(machine.scsi("sda", "8:0", "megaraid_sas", "LSI", "MR9361-8i", 0))
+    for drive in ("on", "off"):
+        with pytest.raises(MachineError, match=r"RAID controller \(megaraid_sas\).*storcli"):
+            cacheswitch.set_to(disk, drive, "write through")
+    assert cacheswitch.state(disk) == CacheState(disk.identity, "sda", "unknown", "write back")
+    assert not Path(f"{bit}.calls").exists()
+
+
+def test_disk_is_found_under_its_new_name(tmp_path: Path, bit: Path) -> None:
+    before = cacheswitch.state(ata(FakeMachine(tmp_path / "before")))
+    bit.write_text("0")
+    after = FakeMachine(tmp_path / "after")
+    after.scsi("sdq", "65:0", "ahci", "ATA", "ST3500413AS", 0)
+    assert "of sdq back: on" in cacheswitch.put_back(before, after.root)
+    assert bit.read_text().strip() == "1"
+
+
+def test_disk_that_is_not_here(machine: FakeMachine) -> None:
+    with pytest.raises(MachineError, match=r"is not here.*scripts/drive restore"):
+        cacheswitch.put_back(CacheState("naa.1", "sdz", "on", "write back"), machine.root)
