@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leftovers import wait_for_nothing
 
 from wallab import jsonfile, manifest, mounts, paths
 from wallab.builder import Server
 from wallab.errors import MachineError
 from wallab.ledger import Ledger
+from wallab.leftovers import wait_for_nothing
 from wallab.samples import SampleFile
 from wallab.simulated import SimulatedDrive
 

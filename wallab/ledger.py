@@ -50,6 +50,8 @@ class Record(msgspec.Struct):
     loops: list[str] = msgspec.field(default_factory=list)
     read_ahead: dict[str, str] = msgspec.field(default_factory=dict)
     """Loop device -> the read_ahead_kb that it had before."""
+    mounts: list[Path] = msgspec.field(default_factory=list)
+    """Elsewhere; ours if a loop device of ours is mounted there."""
     folders: list[Path] = msgspec.field(default_factory=list)
     """Elsewhere, with all that is in them."""
     caches: list[CacheState] = msgspec.field(default_factory=list)
@@ -105,6 +107,11 @@ class Ledger:
         self._record.loops.append(str(device))
         with contextlib.suppress(OSError):
             self._record.read_ahead[str(device)] = _read_ahead(device).read_text().strip()
+        self._save()
+
+    def add_mount(self, point: Path) -> None:
+        """Note a mount point elsewhere; before anything is mounted there."""
+        self._record.mounts.append(point)
         self._save()
 
     def add_folder(self, folder: Path) -> None:
@@ -180,6 +187,11 @@ def clear_dead() -> list[str]:
     ]
 
 
+def dead() -> list[Path]:
+    """Return the records whose owners are dead."""
+    return [file for file, record in _records() if record.owner.find() is None]
+
+
 def _records() -> list[tuple[Path, Record]]:
     """Return all records; processes before what they use."""
     found: list[tuple[Path, Record]] = []
@@ -220,7 +232,7 @@ def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
 def _clear(file: Path, record: Record) -> list[str]:
     """Undo what the record names."""
     done: list[str] = []
-    for process in record.processes:
+    for process in [*record.processes, *_drive_servers(record.folder)]:
         if (found := process.find()) is not None:
             done.append(f"ended process {found.pid} ({found.name()})")
             with contextlib.suppress(psutil.Error):
@@ -231,7 +243,8 @@ def _clear(file: Path, record: Record) -> list[str]:
                 except psutil.TimeoutExpired:
                     found.kill()
                     found.wait(5)
-    for point in mounts.below(record.folder):
+    ours = [point for point in record.mounts if mounts.source(point) in record.loops]
+    for point in [*ours, *mounts.below(record.folder)]:
         done.append(f"unmounted {point}")
         subprocess.run(["umount", "--lazy", str(point)], capture_output=True)
     for device in record.loops:
@@ -252,6 +265,17 @@ def _clear(file: Path, record: Record) -> list[str]:
     _remove(record)
     done += [f"removed {one}" for one in (*there, record.folder) if not one.exists()]
     return done
+
+
+def _drive_servers(folder: Path) -> list[Process]:
+    """Return the drives' servers of the folder: a kill may come before they are noted."""
+    found = []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if process.info["name"] == "wal-drive" and any(w.startswith(f"{folder}/") for w in words):
+            with contextlib.suppress(psutil.Error):
+                found.append(identify(process.pid))
+    return found
 
 
 def _backed_below(backing: Path, folder: Path) -> bool:

@@ -77,6 +77,21 @@ def bind(folder: Path, target: Path) -> None:
     _run(["mount", "-o", "remount,bind,ro", str(target)])
 
 
+def _mounted() -> list[tuple[str, Path]]:
+    """Return what is mounted where, the outermost first."""
+    found = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        source, point = line.split()[:2]
+        unescaped = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
+        found.append((source, Path(unescaped)))
+    return found
+
+
+def source(point: Path) -> str:
+    """Return what is mounted at the point, such as /dev/loop0; nothing if nothing is."""
+    return next((name for name, place in reversed(_mounted()) if place == point), "")
+
+
 def below(folder: Path) -> list[Path]:
     """Return the mount points at or below the folder, the innermost first.
 
@@ -87,6 +102,7 @@ def below(folder: Path) -> list[Path]:
         point = _unescape(line.split()[1])
         if point == folder or folder in point.parents:
             found.append(point)
+    found = [point for _, point in _mounted() if point == folder or folder in point.parents]
     return found[::-1]
 
 

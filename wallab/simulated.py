@@ -78,6 +78,8 @@ class SimulatedDrive(Drive):
         self._undo = contextlib.ExitStack()
         self.folder = ledger.folder / f"drive-{name}"
         self.mount_point = mount_point or ledger.folder / name
+        if mount_point:
+            ledger.add_mount(mount_point)
         fuse = self.folder / "fuse"
         try:
             fuse.mkdir(parents=True)

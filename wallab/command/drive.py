@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from wallab import handdrive, jsonfile, simulated
+from wallab import handdrive, jsonfile, ledger, simulated
 from wallab.command import outcome
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
+from wallab.progress import say
 from wallab.run import check_rights
 from wallab.writecache import WRITE_CACHES, WriteCache
 
@@ -18,6 +19,7 @@ Examples:
   scripts/drive up --profile ata-2005 --write-cache off /mnt/x
   scripts/drive counters /mnt/x
   scripts/drive down /mnt/x
+  scripts/drive restore
 """
 
 DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
@@ -61,6 +63,18 @@ def up(directory: Path, profile: str, size: str, filesystem: str, write_cache: W
 def down(directory: Path) -> None:
     """Take the drive away, with everything on it."""
     handdrive.down(handdrive.find(directory))
+
+
+@command.command()
+def restore() -> None:
+    """Undo what killed commands left: drives, and write caches of real drives."""
+    done = ledger.clear_dead()
+    for line in done:
+        print(line)
+    if not done:
+        say("nothing was left behind")
+    if remaining := ledger.dead():
+        raise MachineError(f"not everything could be undone; {', '.join(map(str, remaining))}")
 
 
 @command.command("list")

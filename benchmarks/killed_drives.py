@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""Kill scripts/drive up and down at random moments; nothing may stay after the next command.
+
+usage: .venv/bin/python benchmarks/killed_drives.py [--count N] [--seed N]
+"""
+
+import sys
+
+from wallab import killing
+
+if __name__ == "__main__":
+    sys.exit(killing.command_line(__doc__ or "", 200, killing.drives))

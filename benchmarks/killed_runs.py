@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""Kill -9 a smoke run at random moments and resume it; no sample may be lost or doubled.
+
+usage: .venv/bin/python benchmarks/killed_runs.py [--count N] [--seed N]
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from wallab import killing
+from wallab.progress import Work
+
+
+def kill_runs(count: int, seed: int, work: Work) -> Counter[str]:
+    """Kill the thread's smoke run, in a results folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="wallab-killed-") as home:
+        arguments = ["thread", "--preset", "smoke"]
+        return killing.runs(count, seed, [*arguments], Path(home) / "run", work)
+
+
+if __name__ == "__main__":
+    sys.exit(killing.command_line(__doc__ or "", 20, kill_runs))

@@ -1,0 +1,179 @@
+"""Kill the lab's commands at random moments, and see that the next ones clear up behind them.
+
+benchmarks/killed_drives.py and killed_runs.py do it many times, the tests a few.
+"""
+
+import argparse
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from wallab import handdrive, paths
+from wallab.errors import LabError
+from wallab.leftovers import wait_for_nothing
+from wallab.progress import Work
+from wallab.samples import SampleFile
+
+PATIENCE = 600
+"""Seconds that a command may take which is not killed."""
+
+
+class LeftBehindError(Exception):
+    """A kill left something that the next command did not clear."""
+
+
+def command_of(name: str, *arguments: str | Path) -> list[str]:
+    """Return the command line of one of the lab's scripts."""
+    return [str(paths.LAB / "scripts" / name), *map(str, arguments)]
+
+
+def finish(command: list[str]) -> float:
+    """Run a command that must succeed; return the seconds it took."""
+    begun = time.monotonic()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    if result.returncode:
+        raise LeftBehindError(
+            f"{' '.join(command)} exited with {result.returncode}: {result.stderr.strip()}"
+        )
+    return time.monotonic() - begun
+
+
+def kill(command: list[str], delay: float, how: signal.Signals) -> bool:
+    """Start a command and send it the signal after the delay (s); return whether it was in time.
+
+    LeftBehindError if it failed by itself.
+    """
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, errors = child.communicate(timeout=delay)
+    except subprocess.TimeoutExpired:
+        child.send_signal(how)
+        # Its orphans may hold the pipe for a while; the next command ends them.
+        child.wait(PATIENCE)
+        if child.stderr is not None:
+            child.stderr.close()
+        return True
+    if child.returncode:
+        raise LeftBehindError(f"{' '.join(command)} failed: {errors.strip()}")
+    return False
+
+
+def _expect_nothing(where: str) -> None:
+    if left := wait_for_nothing(60):
+        raise LeftBehindError(f"{where}: left behind: {left}")
+
+
+def _is_up(place: Path) -> bool:
+    return any(drive.mount_point == place for drive in handdrive.every())
+
+
+def drives(count: int, seed: int, work: Work) -> Counter[str]:
+    """Kill `scripts/drive up` and `down`, in turn, so many times in all.
+
+    Returns how many kills found what: a drive that stayed up, or nothing. LeftBehindError if
+    anything else was there after the next command.
+    """
+    chance = random.Random(seed)  # noqa: S311
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="wallab-killed-") as home:
+        place = Path(home).resolve()
+        up, down = (command_of("drive", verb, place) for verb in ("up", "down"))
+        up += ["--size", "512M"]
+        seconds = {"up": finish(up), "down": finish(down)}
+        for number in range(count):
+            verb = ("up", "down")[number % 2]
+            how = chance.choice((signal.SIGKILL, signal.SIGTERM))
+            delay = chance.uniform(0, 1.1 * seconds[verb])
+            where = f"kill {number + 1}: {verb} after {delay:.3f} s with {how.name}"
+            work.update(number / count, where)
+            if verb == "down":
+                finish(up)
+            in_time = kill(up if verb == "up" else down, delay, how)
+            finish(command_of("drive", "restore"))
+            stayed = _is_up(place)
+            if stayed:
+                finish(down)
+            _expect_nothing(where)
+            state = "drive stayed" if stayed else "nothing"
+            found[f"{verb}, {how.name if in_time else 'ended before'}: {state}"] += 1
+    return found
+
+
+def runs(
+    count: int, seed: int, arguments: list[str | Path], folder: Path, work: Work
+) -> Counter[str]:
+    """Kill -9 `scripts/run-matrix` with these arguments so many times, resume, and finish it.
+
+    The run goes to `folder`. Returns how many samples the kills found; LeftBehindError if one was
+    lost or doubled, or anything stayed on the machine after the next command.
+    """
+    chance = random.Random(seed)  # noqa: S311
+    samples = SampleFile(folder / "samples.jsonl")
+    first = command_of("run-matrix", *arguments, "--output", folder, "--seed", str(seed))
+    resume = command_of("run-matrix", *arguments[1:], "--resume", folder)
+    if "--preset" in resume:
+        del resume[resume.index("--preset") :][:2]
+    found: Counter[str] = Counter()
+    before = samples.read()
+    for number in range(count):
+        command = resume if folder.exists() else first
+        delay = chance.uniform(0, 30)
+        where = f"kill {number + 1} after {delay:.3f} s"
+        work.update(number / count, where)
+        in_time = kill(command, delay, signal.SIGKILL)
+        finish(command_of("drive", "restore"))
+        _expect_nothing(where)
+        after = samples.read()
+        if after[: len(before)] != before:
+            raise LeftBehindError(f"{where}: samples were lost")
+        found[f"{len(after) - len(before)} samples"] += 1
+        before = after
+        if not in_time:
+            break
+    finish(resume if folder.exists() else first)
+    points = [(sample.round, tuple(sample.cell.items())) for sample in samples.read()]
+    if len(points) != len(set(points)):
+        raise LeftBehindError("a sample was measured twice")
+    if samples.read()[: len(before)] != before:
+        raise LeftBehindError("samples were lost")
+    _expect_nothing("after the run")
+    return found
+
+
+def command_line(
+    about: str, kills: int, work_through: Callable[[int, int, Work], Counter[str]]
+) -> int:
+    """Read --count and --seed, kill so many times, print what was found; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=kills, help="how many kills (%(default)s)")
+    parser.add_argument("--seed", type=int, help="of the moments; else random")
+    arguments = parser.parse_args()
+    seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
+    try:
+        with Work(f"{arguments.count} kills, seed {seed}") as work:
+            found = work_through(arguments.count, seed, work)
+    except LeftBehindError as error:
+        print(f"seed {seed}: {error}", file=sys.stderr)
+        return 1
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    for what, times in sorted(found.items()):
+        print(f"{times:5} {what}")
+    print(f"{sum(found.values())} kills, nothing left behind (seed {seed})")
+    return 0
