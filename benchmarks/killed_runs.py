@@ -16,8 +16,8 @@ from wallab.progress import Work
 def kill_runs(count: int, seed: int, work: Work) -> Counter[str]:
     """Kill the thread's smoke run, in a results folder of its own."""
     with tempfile.TemporaryDirectory(prefix="wallab-killed-") as home:
-        arguments = ["thread", "--preset", "smoke"]
-        return killing.runs(count, seed, [*arguments], Path(home) / "run", work)
+        what = ["thread", "--preset", "smoke"]
+        return killing.runs(count, seed, what, [], Path(home) / "run", work)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wallab import handdrive, paths
@@ -113,24 +113,30 @@ def drives(count: int, seed: int, work: Work) -> Counter[str]:
 
 
 def runs(
-    count: int, seed: int, arguments: list[str | Path], folder: Path, work: Work
+    count: int,
+    seed: int,
+    what: Sequence[str],
+    options: Sequence[str | Path],
+    folder: Path,
+    work: Work,
+    *,
+    within: float = 30,
 ) -> Counter[str]:
-    """Kill -9 `scripts/run-matrix` with these arguments so many times, resume, and finish it.
+    """Kill -9 `scripts/run-matrix WHAT OPTIONS` so many times, resume it, and finish it.
 
-    The run goes to `folder`. Returns how many samples the kills found; LeftBehindError if one was
-    lost or doubled, or anything stayed on the machine after the next command.
+    Each kill comes within so many seconds. The run goes to `folder`. Returns how many samples the
+    kills found; LeftBehindError if one was lost or doubled, or anything stayed on the machine
+    after the next command.
     """
     chance = random.Random(seed)  # noqa: S311
     samples = SampleFile(folder / "samples.jsonl")
-    first = command_of("run-matrix", *arguments, "--output", folder, "--seed", str(seed))
-    resume = command_of("run-matrix", *arguments[1:], "--resume", folder)
-    if "--preset" in resume:
-        del resume[resume.index("--preset") :][:2]
+    first = command_of("run-matrix", *what, *options, "--output", folder, "--seed", str(seed))
+    resume = command_of("run-matrix", *options, "--resume", folder)
     found: Counter[str] = Counter()
     before = samples.read()
     for number in range(count):
         command = resume if folder.exists() else first
-        delay = chance.uniform(0, 30)
+        delay = chance.uniform(0, within)
         where = f"kill {number + 1} after {delay:.3f} s"
         work.update(number / count, where)
         in_time = kill(command, delay, signal.SIGKILL)
