@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from leftovers import wait_for_nothing
 
 from wallab import axes, ledger, manifest, matrix, paths
 from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.ledger import Ledger
+from wallab.leftovers import wait_for_nothing
 from wallab.samples import SampleFile
 from wallab.simulated import SimulatedDrive
 

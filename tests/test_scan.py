@@ -4,9 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from leftovers import wait_for_nothing
 
 from wallab import matrix, paths, reference
+from wallab.leftovers import wait_for_nothing
 from wallab.samples import SampleFile
 from wallab.workloads import scan
 
