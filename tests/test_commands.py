@@ -23,7 +23,9 @@ def lab(command: str, *arguments: str | Path, **environment: str) -> tuple[int, 
     return result.returncode, result.stdout, result.stderr
 
 
-@pytest.mark.parametrize("command", ["build-variant", "run-matrix", "tabulate", "drive"])
+@pytest.mark.parametrize(
+    "command", ["build-variant", "run-matrix", "tabulate", "drive", "screenshot"]
+)
 def test_help_has_examples(command: str) -> None:
     code, output, _ = lab(command, "--help")
     assert code == 0

@@ -57,6 +57,10 @@ PACKAGES: dict[str, dict[str, str]] = {
         "pkg-config": "pkg-config",
         "xfsprogs": "mkfs.xfs",
     },
+    "browser": {
+        "chromium": "chromium",
+        "chromium-driver": "chromedriver",
+    },
     "test": {
         "fio": "fio",
         "libperl-critic-perl": "perlcritic",
@@ -226,14 +230,14 @@ def main() -> int:
     parser.add_argument(
         "group",
         nargs="*",
-        metavar="build|drive|test",
+        metavar="build|drive|test|browser",
         help="what to set up for; everything if none is named",
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing if nothing is missing")
     arguments = parser.parse_args()
     groups: list[str] = arguments.group
     if unknown := set(groups) - set(PACKAGES):
-        parser.error(f"no such group: {', '.join(sorted(unknown))}; build, drive or test")
+        parser.error(f"no such group: {', '.join(sorted(unknown))}; build, drive, test or browser")
     if not groups and not arguments.quiet:
         groups = list(PACKAGES)
     if sys.version_info < (3, 11):  # noqa: UP036 - it runs before anything is checked

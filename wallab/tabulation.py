@@ -3,10 +3,22 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from wallab import jsonfile, manifest, reference, run, summary, table
-from wallab.export import csvfile, markdown, text
-from wallab.samples import SampleFile
+from wallab.export import csvfile, html, markdown, plots, text
+from wallab.manifest import Manifest
+from wallab.samples import Sample, SampleFile
 from wallab.table import Table
+
+
+class Results(msgspec.Struct, frozen=True):
+    """All that a run directory says."""
+
+    plan: Manifest
+    samples: list[Sample]
+    table: Table
+
 
 FORMATS: dict[str, Callable[[Table], str]] = {
     "text": text.render,
@@ -15,21 +27,48 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "json": lambda laid_out: jsonfile.pretty(laid_out) + "\n",
 }
 
-FILES = {"text": "table.txt", "markdown": "table.md", "csv": "table.csv"}
+PAGES: dict[str, Callable[[Results], str]] = {
+    "html": lambda found: html.render(found.plan, found.samples, found.table),
+    "svg": lambda found: plots.tps(found.table).file(),
+    "svg-heads": lambda found: plots.heads(found.table).file(),
+    "svg-drift": lambda found: plots.drift(found.samples).file(),
+}
+"""What shows more than the table has."""
+
+FILES = {
+    "text": "table.txt",
+    "markdown": "table.md",
+    "csv": "table.csv",
+    "html": "report.html",
+    "svg": "tps.svg",
+    "svg-heads": "heads.svg",
+    "svg-drift": "drift.svg",
+}
 
 
-def table_of(folder: Path) -> Table:
-    """Return the table of a run; LabError if the directory holds none."""
+def results_of(folder: Path) -> Results:
+    """Return what a run directory says; LabError if it is none."""
     plan = manifest.load(folder)
     name = plan.experiment.reference
     published = reference.load(name) if name else None
     samples = SampleFile(folder / run.SAMPLES).read()
-    return table.lay_out(plan, summary.summarize(plan, samples, published), published)
+    laid_out = table.lay_out(plan, summary.summarize(plan, samples, published), published)
+    return Results(plan, samples, laid_out)
+
+
+def table_of(folder: Path) -> Table:
+    """Return the table of a run; LabError if the directory holds none."""
+    return results_of(folder).table
+
+
+def render(found: Results, kind: str) -> str:
+    """Return the results in one of FORMATS or PAGES."""
+    return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
 
 
 def write_files(folder: Path) -> Table:
     """Write the run's derived files beside its samples, and return its table."""
-    laid_out = table_of(folder)
+    found = results_of(folder)
     for kind, file in FILES.items():
-        (folder / file).write_text(FORMATS[kind](laid_out))
-    return laid_out
+        (folder / file).write_text(render(found, kind))
+    return found.table

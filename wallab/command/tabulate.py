@@ -13,6 +13,8 @@ EPILOG = """\b
 Examples:
   scripts/tabulate results/20261121-012233-thread
   scripts/tabulate latest --format markdown
+  scripts/tabulate latest --format html > report.html
+  scripts/tabulate latest --format svg > tps.svg
 """
 
 
@@ -36,11 +38,11 @@ def find_run(name: str) -> Path:
     "kind",
     default="text",
     show_default=True,
-    type=click.Choice(list(tabulation.FORMATS)),
+    type=click.Choice([*tabulation.FORMATS, *tabulation.PAGES]),
 )
 def command(run: str, kind: str) -> None:
     """Print the table of RUN, derived from its raw samples."""
-    sys.stdout.write(tabulation.FORMATS[kind](tabulation.table_of(find_run(run))))
+    sys.stdout.write(tabulation.render(tabulation.results_of(find_run(run)), kind))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,114 @@
+"use strict";
+(() => {
+  const cells = JSON.parse(document.getElementById("data").textContent).cells;
+  document.documentElement.classList.remove("no-script");
+
+  // Selecting: what all axes admit is shown, in every part of the page.
+  const filters = document.getElementById("filters");
+  const boxes = [...filters.querySelectorAll("input[data-axis]")];
+
+  function select() {
+    const chosen = [];
+    for (const box of boxes) {
+      const axis = Number(box.dataset.axis);
+      chosen[axis] ??= new Set();
+      if (box.checked) chosen[axis].add(box.value);
+    }
+    const shown = cells.map((values) => values.every((value, axis) => chosen[axis].has(value)));
+    for (const one of document.querySelectorAll("[data-cell]")) {
+      const visible = shown[Number(one.dataset.cell)];
+      // A cell of the matrix keeps its place; its row goes if nothing in it is left.
+      if (one.tagName === "TD") one.classList.toggle("off", !visible);
+      else one.hidden = !visible;
+    }
+    for (const row of document.querySelectorAll("[data-row]")) {
+      row.hidden = !row.querySelector("td[data-cell]:not(.off)");
+    }
+    for (const table of document.querySelectorAll(".matrix")) {
+      [...table.tHead.rows[0].cells].forEach((head, column) => {
+        if (!head.classList.contains("figure")) return;
+        const below = [...table.tBodies[0].rows].map((row) => row.cells[column]);
+        const empty = !below.some((cell) => cell.dataset.cell && !cell.classList.contains("off"));
+        for (const cell of [head, ...below]) cell.hidden = empty;
+      });
+    }
+    for (const group of document.querySelectorAll("[data-group]")) {
+      group.hidden = !group.querySelector("li:not([hidden])");
+    }
+    const count = shown.filter(Boolean).length;
+    document.getElementById("shown").textContent =
+      count === cells.length ? "" : `(${count} of ${cells.length} cells)`;
+  }
+  filters.addEventListener("change", select);
+  filters.addEventListener("submit", (event) => event.preventDefault());
+  filters.addEventListener("reset", () => setTimeout(select));
+
+  // Sorting: a button in each head; cells without a figure stay at the end.
+  const sortable = document.getElementById("sortable");
+  const body = sortable.tBodies[0];
+  const original = [...body.rows];
+  const key = (row, column) => {
+    const cell = row.cells[column];
+    if (cell.classList.contains("figure")) {
+      return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
+    }
+    return cell.textContent;
+  };
+  [...sortable.tHead.rows[0].cells].forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      // The largest figure first, words from A; then the other way round, then as it was.
+      const orders = head.classList.contains("figure")
+        ? ["descending", "ascending", null]
+        : ["ascending", "descending", null];
+      const now = head.getAttribute("aria-sort");
+      const next = orders[(orders.indexOf(now) + 1) % orders.length];
+      for (const other of sortable.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      if (next) head.setAttribute("aria-sort", next);
+      const sign = next === "ascending" ? 1 : -1;
+      const rows = next === null ? original : [...original].sort((a, b) => {
+        const [left, right] = [key(a, column), key(b, column)];
+        if (left === null || right === null) return (left === null) - (right === null);
+        return sign * (left < right ? -1 : left > right ? 1 : 0);
+      });
+      body.append(...rows);
+    });
+  });
+
+  document.getElementById("log").addEventListener("change", (event) => {
+    document.getElementById("bar-groups").classList.toggle("log", event.target.checked);
+  });
+
+  const cards = [...document.querySelectorAll("details.card")];
+  const all = document.getElementById("open-all");
+  all.addEventListener("click", () => {
+    const open = all.getAttribute("aria-pressed") !== "true";
+    all.setAttribute("aria-pressed", String(open));
+    all.textContent = open ? "Close all" : "Open all";
+    for (const card of cards) card.open = open;
+  });
+
+  // A link to a cell opens it.
+  function open() {
+    const target = document.getElementById(location.hash.slice(1));
+    if (target instanceof HTMLDetailsElement) {
+      target.open = true;
+      target.scrollIntoView();
+    }
+  }
+  addEventListener("hashchange", open);
+  open();
+
+  // On paper everything is open.
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("main details:not([open])")];
+    for (const one of closed) one.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const one of closed) one.open = false;
+  });
+})();
