@@ -321,7 +321,7 @@ def test_prints(browser: Browser, page: Path) -> None:
 def test_screenshot(tmp_path: Path) -> None:
     picture = tmp_path / "report.png"
     arguments = ["screenshot", "results/example-quick", str(picture), "--width", "900"]
-    command = [paths.LAB / "scripts" / arguments[0], *arguments[1:], "--height", "700"]
+    command = [str(paths.LAB / "scripts" / arguments[0]), *arguments[1:], "--height", "700"]
     result = subprocess.run(command, cwd=paths.LAB, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     content = picture.read_bytes()

@@ -31,3 +31,14 @@ def by_row(table: Table) -> list[tuple[str, list[tuple[str, str]]]]:
         if shown := [(column, said) for column, said in reasons if said]:
             found.append((row_title(table, row), shown))
     return found
+
+
+def remarks(table: Table) -> list[str]:
+    """Return what has to be known about the words in the table, and the experiment's own notes."""
+    found = [f"(N/A): {reason}." for reason in table.lacking]
+    if any("on-unflushed" in row.head for row in table.rows):
+        found.append(
+            "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
+            "a power cut can lose acknowledged commits."
+        )
+    return [*found, *table.further_notes]

@@ -15,11 +15,9 @@ from wallab.export import footnotes, plots, text
 from wallab.manifest import Manifest
 from wallab.samples import Sample
 from wallab.summary import Summary
-from wallab.table import Table, variant_title
+from wallab.table import Table, axis_title, value_title
 
 _PAGE = Path(__file__).parent / "page"
-
-_AXES = {"variant": "patch", "write_cache": "write cache", "sync": "wal_sync_method"}
 
 
 class CellView(msgspec.Struct, frozen=True):
@@ -110,7 +108,7 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                 CellView(
                     number=number,
                     values=values,
-                    titles=tuple(_title(axis, value) for axis, value in cell.cell.items()),
+                    titles=tuple(value_title(axis, value) for axis, value in cell.cell.items()),
                     row=footnotes.row_title(table, row),
                     column=column,
                     cell=cell,
@@ -124,10 +122,6 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
             number += 1
         rows.append(views)
     return rows
-
-
-def _title(axis: str, value: str) -> str:
-    return variant_title(value) if axis == "variant" else value
 
 
 def _phases(samples: list[Sample]) -> list[tuple[str, float]]:
@@ -205,7 +199,7 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
     cells = [view for row in rows for view in row if view]
     axes = [
         {
-            "name": _AXES.get(axis, axis),
+            "name": axis_title(axis),
             "values": [v for v in values if any(view.values[i] == v for view in cells)],
         }
         for i, (axis, values) in enumerate(plan.experiment.axes.items())
@@ -213,13 +207,14 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
     script = (_PAGE / "page.js").read_text()
     return pages.get_template("page.html").render(
         axes=axes,
-        axis_titles=[_AXES.get(axis, axis) for axis in table.row_axes],
+        axis_titles=[axis_title(axis) for axis in table.row_axes],
         cells=cells,
         rows=rows,
         table=table,
         show=text,
-        relative_to=plan.experiment.relative_to,
-        title_of=_title,
+        remarks=footnotes.remarks(table),
+        further=text.values(table) if table.values != ("tps",) else [],
+        title_of=value_title,
         floor=_floor(table),
         heads=plots.HEADS,
         drift=Markup(plots.drift(samples).inline()),  # noqa: S704 - svg escapes

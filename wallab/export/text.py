@@ -226,13 +226,7 @@ def render(table: Table) -> str:
         ]
     if explained := footnotes.by_row(table):
         parts += [footnotes.TITLE, _reasons(explained), ""]
-    notes = [f"(N/A): {reason}." for reason in table.lacking]
-    if any("on-unflushed" in row.head for row in table.rows):
-        notes.append(
-            "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
-            "a power cut can lose acknowledged commits."
-        )
-    notes += table.further_notes
+    notes = footnotes.remarks(table)
     for text, where in table.notes:
         places = "; ".join(f"{row}, {column}" for row, column in where[:6])
         more = f" and {len(where) - 6} more" if len(where) > 6 else ""
