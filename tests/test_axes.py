@@ -12,7 +12,7 @@ from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.ledger import Ledger
 from wallab.leftovers import wait_for_nothing
-from wallab.samples import SampleFile
+from wallab.samples import Sample, SampleFile
 from wallab.simulated import SimulatedDrive
 
 SMALL = """
@@ -46,6 +46,19 @@ only = [
   { file_system = "xfs", read_ahead = "512", "setting.io_method" = "worker" },
 ]
 """
+
+
+def run_small(text: str, home: Path) -> tuple[str, list[Sample]]:
+    """Run the preset smoke of the experiment small; return its table and its samples."""
+    (home / "matrix.toml").write_text(text)
+    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
+               str(home / "matrix.toml"), "--output", str(home / "out")]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+    samples = SampleFile(home / "out" / "samples.jsonl").read()
+    assert [sample.error for sample in samples if sample.state != "measured"] == []
+    assert wait_for_nothing() == {}
+    return result.stdout, samples
 
 
 @pytest.mark.parametrize(
@@ -103,13 +116,7 @@ def test_experiment_that_compares_sources_takes_no_other() -> None:
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
 def test_axes_are_set_read_back_and_na_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "matrix.toml").write_text(SMALL)
-    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
-               str(tmp_path / "matrix.toml"), "--output", str(tmp_path / "out")]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert result.returncode == 0, result.stderr
-    samples = SampleFile(tmp_path / "out" / "samples.jsonl").read()
-    assert [sample.error for sample in samples if sample.state != "measured"] == []
+    table, samples = run_small(SMALL, tmp_path)
     assert sorted(sample.cell["setting.io_method"] for sample in samples) == ["sync", "worker"]
     for sample in samples:
         assert sample.read_back == sample.cell
@@ -118,9 +125,8 @@ def test_axes_are_set_read_back_and_na_with_the_reason(tmp_path: Path) -> None:
     assert "the server does not take io_method = nonsense" in lacking
     assert any(reason.startswith("this machine has ") for reason in lacking)
     for reason in lacking:
-        assert f"(N/A): {reason}." in result.stdout
-    assert "was not as asked" not in result.stdout
-    assert wait_for_nothing() == {}
+        assert f"(N/A): {reason}." in table
+    assert "was not as asked" not in table
 
 
 @pytest.mark.stack
@@ -167,3 +173,96 @@ def test_read_ahead_is_put_back_after_a_kill() -> None:
     ledger.clear_dead()
     assert Path(file).read_text().strip() == before
     assert wait_for_nothing() == {}
+
+
+BARRIERS = """
+[experiment.small]
+title = "small"
+source = "18"
+workload = "tpcb-like"
+rows = ["file_system", "profile"]
+column = "barriers"
+values = ["tps", "cpu_percent"]
+[experiment.small.axes]
+barriers = ["off", "on"]
+file_system = ["ext4", "xfs", "btrfs"]
+profile = ["ata-2005"]
+[experiment.small.drive.data]
+profile = "ata-2005-2mb"
+size_mb = 1024
+[experiment.small.drive.data.mkfs]
+xfs = ["-d", "su=64k,sw=8"]
+[experiment.small.settings]
+max_wal_size = "128MB"
+[experiment.small.preset.smoke]
+about = "for tests"
+scale = 1
+clients = 2
+transactions = 4
+warm_up_seconds = 0
+rounds = 1
+"""
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_barriers_decide_whether_the_drive_is_flushed(tmp_path: Path) -> None:
+    table, samples = run_small(BARRIERS, tmp_path)
+    lacking = [one.cell for one in manifest.load(tmp_path / "out").not_applicable]
+    assert len(samples) == 6 - len(lacking)
+    for sample in samples:
+        assert sample.read_back == sample.cell
+        flushes = sample.drive["data"].counters["flushes"]
+        assert (flushes > 0) == (sample.cell["barriers"] == "on"), sample.cell
+    assert "was not as asked" not in table
+    assert "CPU, % of one core" in table
+
+
+SOURCES = """
+[experiment.small]
+title = "small"
+source = "18"
+workload = "tpcb-like"
+rows = ["source", "workload", "scale", "clients"]
+column = "cpus"
+relative_to = "1"
+values = ["tps", "context_switches_per_tx"]
+[experiment.small.axes]
+source = ["18"]
+workload = ["tpcb-like", "select-only"]
+scale = ["1", "2"]
+clients = ["2", "3"]
+cpus = ["1"]
+[experiment.small.drive.data]
+profile = "ata-2005"
+size_mb = 1024
+write_cache = "on"
+[experiment.small.settings]
+fsync = "off"
+[experiment.small.preset.smoke]
+about = "for tests"
+scale = 1
+clients = 2
+seconds = 2
+warm_up_seconds = 0
+rounds = 1
+only = [
+  { source = "18", workload = "tpcb-like", scale = "1", clients = "3" },
+  { source = "18", workload = "select-only", scale = "2", clients = "2" },
+]
+"""
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_sources_and_sizes_have_templates_of_their_own(tmp_path: Path) -> None:
+    table, samples = run_small(SOURCES, tmp_path)
+    assert set(manifest.load(tmp_path / "out").builds) == {"18/stock"}
+    assert len(samples) == 2
+    for sample in samples:
+        assert sample.read_back["cpus"] == "1"
+        assert sample.values["context_switches_per_tx"] > 0
+        assert sample.wal is not None
+        if sample.cell["workload"] == "tpcb-like":
+            assert sample.wal.writes
+    assert "context switches/tx" in table

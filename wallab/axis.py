@@ -21,6 +21,9 @@ class Axis:
     title: ClassVar[str] = ""
     """Its heading in a table; else its name."""
 
+    last: ClassVar[bool] = False
+    """Whether what it decides depends on the other axes, so that it is applied after them."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -12,6 +12,8 @@ class Conditions(msgspec.Struct):
     variant: str = "stock"
     source: str | None = None
     """None: the experiment's."""
+    workload: str | None = None
+    """None: the experiment's."""
     write_cache: str | None = None
     """Of the drives that fix none."""
     profile: str | None = None

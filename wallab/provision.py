@@ -47,6 +47,7 @@ PACKAGES: dict[str, dict[str, str]] = {
         "zlib1g-dev": "pkg-config",
     },
     "drive": {
+        "btrfs-progs": "mkfs.btrfs",
         "e2fsprogs": "mkfs.ext4",
         "gcc": "gcc",
         "libc6-dev": "gcc",

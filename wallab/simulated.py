@@ -23,6 +23,7 @@ from wallab.writecache import WRITE_CACHES, WriteCache, as_read_back
 FILE_SYSTEMS = {
     # -K: no discards, which would take the simulated drive's time for nothing.
     "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
 }
 

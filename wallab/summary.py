@@ -80,6 +80,11 @@ def _figures(samples: list[Sample], name: str) -> list[float]:
     return [figure for figure in found if figure is not None]
 
 
+def _writes(plan: Manifest, cell: Cell) -> bool:
+    """Whether the cell's transactions write WAL."""
+    return workloads.find(cell.get("workload", plan.experiment.workload)).writes
+
+
 def _method_lacks(plan: Manifest, cell: Cell) -> str:
     """Say that the cell's server lacks its wal_sync_method, if it does."""
     method = cell.get("sync", FSYNC_OFF)
@@ -96,7 +101,6 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
             continue  # the same cell under another name
         by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
     first = experiment.values[0]
-    writes = workloads.find(experiment.workload).writes
     means = {
         key: statistics.fmean(found)
         for key, group in by_cell.items()
@@ -146,7 +150,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                     if (found := _figures(good, name))
                 },
                 relative=means[key] / base_mean if base_mean and key in means else None,
-                evidence=evidence.of(good) if writes else None,
+                evidence=evidence.of(good) if _writes(plan, cell) else None,
                 warnings=_warnings(plan, cell, good),
             )
         elif group:

@@ -10,7 +10,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,11 @@ from wallab.workload import Measured, Pgbench, RunFailed
 def utc() -> str:
     """The time now, as it is written in records."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _plain(name: str) -> str:
+    """Return the name as that of a file."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", name)
 
 
 class Phases:
@@ -71,6 +76,7 @@ class TestBed:
         self._workload = workloads.find(experiment.workload)
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
+        self.values = experiment.values
         self._sets: dict[tuple[str | None, str | None], dict[str, Drive]] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
         self.drives: dict[str, Drive] = {}
@@ -88,7 +94,7 @@ class TestBed:
             # a namespace unmounts what is left there, and a server would then wait for itself.
             mounts.enter_private_namespace()
             for name, path in self._installed.items():
-                target = self._ledger.folder / "server" / name
+                target = self._ledger.folder / "server" / _plain(name)
                 target.mkdir(parents=True)
                 mounts.bind(path, target)
                 self._undo.callback(mounts.unmount, target)
@@ -150,7 +156,7 @@ class TestBed:
         """Choose the drives and the cluster that the conditions name."""
         self.drives = self._sets[conditions.profile, conditions.filesystem]
         template = "-".join(filter(None, (conditions.source, str(conditions.scale))))
-        folder = re.sub(r"[^A-Za-z0-9.-]", "_", template)
+        folder = _plain(template)
         self.cluster = Cluster(
             self.drives["data"].mount_point / "data" / folder,
             self.drives.get("wal", self.drives["data"]).mount_point / "pg_wal" / folder,
@@ -251,8 +257,8 @@ class TestBed:
 
     def _measure(self, cell: Cell, phases: Phases) -> dict[str, Any]:
         preset = self._preset
-        workload = self._workload
         conditions = self.conditions(cell)
+        workload = workloads.find(conditions.workload or self._experiment.workload)
         with phases.phase("restore"):
             for name, drive in self.drives.items():
                 drive.restore()
@@ -321,8 +327,12 @@ class TestBed:
         seconds: int | None = None,
         transactions: int | None = None,
         logged: bool = False,
+        watch: Callable[[], None] | None = None,
     ) -> tuple[Measured, dict[str, int]]:
-        """Run pgbench; look once, in its midst, at how the server has its WAL open."""
+        """Run pgbench; look once, in its midst, at how the server has its WAL open.
+
+        `watch` is called now and then while it runs.
+        """
         pgbench = Pgbench(self.server(conditions), self.cluster.socket)
         log = self.cluster.log.with_name("transactions") if logged else None
         arguments = pgbench.arguments(
@@ -336,11 +346,14 @@ class TestBed:
         child = pgbench.start(*arguments, cpus=conditions.cpus)
         try:
             flags: dict[str, int] = {}
-            while not flags:
+            while not flags or watch:
                 try:
                     child.wait(0.5)
                     break
                 except subprocess.TimeoutExpired:
+                    if watch:
+                        watch()
+                if not flags:
                     flags = open_flags(self.cluster.postmaster(), self.cluster.wal)
             return pgbench.finish(child, log), flags
         finally:

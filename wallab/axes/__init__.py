@@ -2,6 +2,7 @@
 
 from wallab.axes import (
     amount,
+    barriers,
     cpus,
     drive_profile,
     file_system,
@@ -10,6 +11,7 @@ from wallab.axes import (
     source,
     sync,
     variant,
+    workload,
     write_cache,
 )
 from wallab.axis import Axis
@@ -23,8 +25,10 @@ _KINDS: dict[str, type[Axis]] = {
     "sync": sync.Sync,
     "profile": drive_profile.DriveProfile,
     "file_system": file_system.FileSystem,
+    "barriers": barriers.Barriers,
     "read_ahead": read_ahead.ReadAhead,
     "cpus": cpus.Cpus,
+    "workload": workload.WorkloadAxis,
     "scale": amount.Scale,
     "clients": amount.Clients,
 }
@@ -41,7 +45,7 @@ def find(name: str) -> Axis:
 
 
 def apply(cell: dict[str, str], conditions: Conditions) -> Conditions:
-    """Write what the cell's values decide, in the order of its axes, and return the conditions."""
-    for name, value in cell.items():
-        find(name).apply(value, conditions)
+    """Write what the cell's values decide into the conditions, and return them."""
+    for name in sorted(cell, key=lambda name: find(name).last):
+        find(name).apply(cell[name], conditions)
     return conditions

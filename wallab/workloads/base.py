@@ -7,6 +7,7 @@ import msgspec
 
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
+from wallab.contextswitches import ContextSwitches
 from wallab.workload import Measured
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Outcome(msgspec.Struct, frozen=True):
     figures: Measured
     open_flags: dict[str, int] = {}
     """How the kernel saw the WAL segment opened -> number of server processes."""
-    values: dict[str, float] = {}
+    values: dict[str, float] = msgspec.field(default_factory=dict)
     """Further figures; `wallab.values` names them."""
 
 
@@ -48,14 +49,21 @@ class Workload:
 
     def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
         """Run as long as the preset says; RunFailed if that ends with an error."""
+        switches = None
+        if "context_switches_per_tx" in bed.values:
+            switches = ContextSwitches(bed.cluster.postmaster())
         figures, flags = bed.run_pgbench(
             conditions,
             self.script(),
             seconds=preset.seconds,
             transactions=preset.transactions,
             logged=True,
+            watch=switches.look if switches else None,
         )
-        return Outcome(figures, flags)
+        outcome = Outcome(figures, flags)
+        if switches and (rate := switches.per_second()) is not None:
+            outcome.values["context_switches_per_tx"] = rate / figures.tps
+        return outcome
 
     def amount(self, preset: "Preset") -> str:
         """Say in a few words what a sample is, for the table's second line."""
