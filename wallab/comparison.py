@@ -37,6 +37,13 @@ class Comparison(msgspec.Struct, frozen=True):
     """On the side that has fewer."""
 
 
+def shown(one: Comparison) -> str:
+    """Write a ratio with its interval, such as 1.003 (0.991 to 1.015)."""
+    if one.low is None or one.high is None:
+        return f"{one.ratio:.3f} (one round)"
+    return f"{one.ratio:.3f} ({one.low:.3f} to {one.high:.3f})"
+
+
 def _of(difference: float, error: float, degrees: float, rounds: int) -> Comparison:
     if error == 0:
         p = 1.0 if difference == 0 else 0.0
@@ -95,10 +102,11 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
+def verdicts(comparisons: Sequence[Comparison], *, less_is_better: bool = False) -> list[Verdict]:
     """Return a verdict on each comparison, corrected for how many there are.
 
-    Those with too few rounds get none, and do not count among the others.
+    Those with too few rounds get none, and do not count among the others. Figures of which less is
+    better, such as latencies, are slower where they are more.
     """
     judged = [
         (place, one.p)
@@ -111,5 +119,6 @@ def verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
         if p >= LEVEL:
             result[place] = "no difference seen"
         else:
-            result[place] = "faster" if comparisons[place].ratio > 1 else "slower"
+            more = comparisons[place].ratio > 1
+            result[place] = "faster" if more != less_is_better else "slower"
     return result

@@ -5,16 +5,20 @@ from typing import Literal
 
 import msgspec
 
-from wallab import axes, evidence, values, workloads
+from wallab import axes, comparison, evidence, values, workloads
 from wallab.axes import sync
 from wallab.axes.sync import FSYNC_OFF
-from wallab.estimate import Estimate, estimate
+from wallab.comparison import VERDICT_ROUNDS
+from wallab.estimate import Estimate, estimate, outliers
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
 from wallab.matrix import Cell, write_cache_of
 from wallab.reference import Reference
 from wallab.samples import Sample
 from wallab.writecache import as_read_back
+
+UNSTEADY = 0.1
+"""A cell whose second half differs from its first by more than this share is not steady."""
 
 LATE_NS = 1_000_000
 """A drive whose 99th percentile of lateness is above this did not keep its own time."""
@@ -32,6 +36,8 @@ class Summary(msgspec.Struct, frozen=True):
     """All the figures that the experiment shows, by name."""
     relative: float | None = None
     """The experiment's first value, to that of the row's cell in the column relative_to."""
+    relative_interval: tuple[float, float] | None = None
+    """Its 95% interval, from the ratios within each round."""
     reference: float | None = None
     reference_relative: float | None = None
     references: dict[str, float] = {}
@@ -65,6 +71,7 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
         if told := {s.read_back[axis] for s in samples if axis in s.read_back} - {value}:
             title = axes.find(axis).title or axis
             found.append(f"{title} was not as asked when it was read back: {', '.join(told)}")
+    found += _course(samples)
     late = max(
         (drive.lateness.get("p99_ns", 0) for sample in samples for drive in sample.drive.values()),
         default=0,
@@ -72,6 +79,48 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
     if late > LATE_NS:
         found.append(f"a simulated drive was late: {late / 1e6:.2f} ms at the 99th percentile")
     return tuple(found)
+
+
+def _course(samples: list[Sample]) -> list[str]:
+    """Say which rounds lie apart, and whether the cell changed while it was measured."""
+    found = []
+    rates = [sample.figures.tps for sample in samples if sample.figures]
+    for place in outliers(rates):
+        found.append(
+            f"round {samples[place].round} lies apart: {rates[place]:.1f} TPS, the median is "
+            f"{statistics.median(rates):.1f}; it counts all the same"
+        )
+    halves = _figures(samples, "steadiness")
+    if len(halves) >= VERDICT_ROUNDS:
+        steadiness = estimate(halves)
+        assert steadiness.half_width is not None
+        if abs(steadiness.mean - 1) - steadiness.half_width > UNSTEADY:
+            found.append(
+                f"not steady: the second half of a sample had {steadiness.mean:.2f} times the TPS "
+                "of the first"
+            )
+    return found
+
+
+def control(plan: Manifest, samples: list[Sample]) -> str:
+    """Say what the A/A control showed: the same cell under two names; nothing without one."""
+    cell = plan.preset.control
+    if cell is None:
+        return ""
+    sides = [
+        {s.round: s.figures.tps for s in samples if s.cell == cell and s.control is second
+         and s.figures}
+        for second in (True, False)
+    ]  # fmt: skip
+    found = comparison.paired(*sides)
+    name = ", ".join(cell.values())
+    if found is None:
+        return f"A/A control ({name}): not measured under both names"
+    (verdict,) = comparison.verdicts([found])
+    return (
+        f"A/A control: {name} under two names, ratio {comparison.shown(found)} over "
+        f"{found.rounds} rounds: {verdict}"
+    )
 
 
 def _figures(samples: list[Sample], name: str) -> list[float]:
@@ -83,6 +132,20 @@ def _figures(samples: list[Sample], name: str) -> list[float]:
 def _writes(plan: Manifest, cell: Cell) -> bool:
     """Whether the cell's transactions write WAL."""
     return workloads.find(cell.get("workload", plan.experiment.workload)).writes
+
+
+def _within_rounds(
+    samples: list[Sample], base: list[Sample], name: str
+) -> tuple[float, float] | None:
+    """Return the 95% interval of the ratio, from the rounds that have both."""
+    sides = [
+        {s.round: figure for s in side if (figure := values.of(s, name)) is not None}
+        for side in (samples, base)
+    ]
+    found = comparison.paired(*sides)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return found.low, found.high
 
 
 def _method_lacks(plan: Manifest, cell: Cell) -> str:
@@ -140,6 +203,9 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
         good = [sample for sample in group if sample.figures]
         if good:
             base_mean = means.get(tuple(base.values())) if base else None
+            ratio = (
+                _within_rounds(good, by_cell.get(tuple(base.values()), []), first) if base else None
+            )
             shown = msgspec.structs.replace(
                 shown,
                 state="measured",
@@ -150,6 +216,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                     if (found := _figures(good, name))
                 },
                 relative=means[key] / base_mean if base_mean and key in means else None,
+                relative_interval=ratio,
                 evidence=evidence.of(good) if _writes(plan, cell) else None,
                 warnings=_warnings(plan, cell, good),
             )

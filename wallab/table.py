@@ -3,9 +3,11 @@
 import msgspec
 
 from wallab import axes, workloads
+from wallab.errors import LabError
 from wallab.manifest import Manifest
 from wallab.reference import Reference
 from wallab.summary import Summary
+from wallab.values import VALUES
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -29,6 +31,8 @@ class Table(msgspec.Struct, frozen=True):
     """The column that ratios are to, in words."""
     further_notes: tuple[str, ...] = ()
     """The experiment's own."""
+    control: str = ""
+    """What the A/A control showed, in words."""
 
     @property
     def lacking(self) -> list[str]:
@@ -62,7 +66,42 @@ def value_title(axis: str, value: str) -> str:
     return axes.find(axis).shown(value)
 
 
-def lay_out(plan: Manifest, summaries: list[Summary], reference: Reference | None) -> Table:
+def rearranged(
+    plan: Manifest, rows: tuple[str, ...], column: str | None, value: str | None
+) -> Manifest:
+    """Return the plan with other axes as rows and column, or another value shown.
+
+    Axes that are named nowhere follow the named rows. LabError if there is no such axis or value.
+    """
+    experiment = plan.experiment
+    column = column or next(
+        (axis for axis in (experiment.column, *experiment.axes) if axis not in rows), ""
+    )
+    for axis in (*rows, column):
+        if axis not in experiment.axes:
+            raise LabError(f"no axis “{axis}”; the run has {', '.join(experiment.axes)}")
+    if column in rows or len(set(rows)) != len(rows):
+        raise LabError("each axis has one place: name it once, as a row or as the column")
+    if value is not None and value not in VALUES:
+        raise LabError(f"no value “{value}”; there are {', '.join(VALUES)}")
+    standard = rows or tuple(axis for axis in experiment.rows if axis != column)
+    others = tuple(axis for axis in experiment.axes if axis not in (*standard, column))
+    kept = column == experiment.column
+    changed = msgspec.structs.replace(
+        experiment,
+        rows=(*standard, *others),
+        column=column,
+        values=(value,) if value else experiment.values,
+        relative_to=experiment.relative_to if kept else None,
+        # What was published is for its own columns and value.
+        reference=experiment.reference if kept and value in (None, experiment.values[0]) else None,
+    )
+    return msgspec.structs.replace(plan, experiment=changed)
+
+
+def lay_out(
+    plan: Manifest, summaries: list[Summary], reference: Reference | None, control: str = ""
+) -> Table:
     """Arrange the cells; rows and columns without a cell in this preset are left out."""
     experiment = plan.experiment
     at = {tuple(summary.cell.values()): summary for summary in summaries}
@@ -85,7 +124,7 @@ def lay_out(plan: Manifest, summaries: list[Summary], reference: Reference | Non
     amount = workloads.find(experiment.workload).amount(preset)
     subtitle = (
         f"PostgreSQL {version}, {plan.started[:10]}, preset {plan.preset_name}: "
-        f"{preset.rounds} runs * {amount}"
+        f"{preset.rounds} runs * {amount}, after {preset.warm_up_seconds} s of warm-up"
     )
     return Table(
         experiment.title,
@@ -97,8 +136,9 @@ def lay_out(plan: Manifest, summaries: list[Summary], reference: Reference | Non
         experiment.values,
         (
             "the first column of the row"
-            if experiment.relative_to == columns[0]
+            if columns and experiment.relative_to == columns[0]
             else f"{axis_title(experiment.column)} {experiment.relative_to}"
         ),
         experiment.notes,
+        control,
     )

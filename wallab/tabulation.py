@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile, manifest, reference, run, summary, table
+from wallab import against, jsonfile, manifest, reference, run, summary, table
+from wallab.against import Against
 from wallab.export import csvfile, html, markdown, plots, text
 from wallab.manifest import Manifest
 from wallab.samples import Sample, SampleFile
@@ -46,14 +47,21 @@ FILES = {
 }
 
 
-def results_of(folder: Path) -> Results:
-    """Return what a run directory says; LabError if it is none."""
-    plan = manifest.load(folder)
+def results_of(
+    folder: Path, rows: tuple[str, ...] = (), column: str | None = None, value: str | None = None
+) -> Results:
+    """Return what a run directory says; LabError if it is none.
+
+    Rows, column and value are the experiment's unless they are named.
+    """
+    plan = table.rearranged(manifest.load(folder), rows, column, value)
     name = plan.experiment.reference
     published = reference.load(name) if name else None
     samples = SampleFile(folder / run.SAMPLES).read()
-    laid_out = table.lay_out(plan, summary.summarize(plan, samples, published), published)
-    return Results(plan, samples, laid_out)
+    summaries = summary.summarize(plan, samples, published)
+    laid_out = table.lay_out(plan, summaries, published, summary.control(plan, samples))
+    # The control is a statement about the run, and no cell of it.
+    return Results(plan, [sample for sample in samples if not sample.control], laid_out)
 
 
 def table_of(folder: Path) -> Table:
@@ -64,6 +72,14 @@ def table_of(folder: Path) -> Table:
 def render(found: Results, kind: str) -> str:
     """Return the results in one of FORMATS or PAGES."""
     return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
+
+
+def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
+    """Compare two runs cell by cell; LabError if they have none in common."""
+    sides = [
+        (manifest.load(folder), SampleFile(folder / run.SAMPLES).read()) for folder in (new, old)
+    ]
+    return against.compare(sides[0], sides[1], value)
 
 
 def write_files(folder: Path) -> Table:

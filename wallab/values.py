@@ -1,5 +1,6 @@
 """The figures that a table may show of a sample: their names, titles and digits."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,15 +14,23 @@ class Value(msgspec.Struct, frozen=True):
 
     title: str
     digits: int
+    less_is_better: bool = False
 
+
+PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 
 VALUES = {
     "tps": Value("TPS", 1),
     "cpu_percent": Value("CPU, % of one core", 0),
     "context_switches_per_tx": Value("context switches/tx", 2),
-    "scan_ms": Value("scan, ms", 0),
+    "scan_ms": Value("scan, ms", 0, True),
     "scan_mb_s": Value("scan, MB/s", 1),
     "drive_read_kb": Value("kB a drive read", 0),
+    **{name: Value(f"latency {name}, ms", 2, True) for name in PERCENTILES},
+    "server_cpu": Value("server's CPU ms/tx", 3, True),
+    "client_cpu": Value("pgbench's CPU ms/tx", 3, True),
+    "full_page_images": Value("full-page images/tx", 3, True),
+    "steadiness": Value("TPS of the second half by that of the first", 3),
 }
 
 
@@ -29,16 +38,48 @@ def of(sample: "Sample", name: str) -> float | None:
     """Return the sample's figure of that name; None if it has none."""
     if sample.figures is None:
         return None
-    if name == "tps":
-        return sample.figures.tps
-    if name == "cpu_percent":
-        return _cpu_percent(sample)
-    return sample.values.get(name)
+    derive = _DERIVED.get(name)
+    return derive(sample) if derive else sample.values.get(name)
+
+
+def _tps(sample: "Sample") -> float | None:
+    return sample.figures.tps if sample.figures else None
 
 
 def _cpu_percent(sample: "Sample") -> float | None:
     """Return the processor time of server and clients, in percent of one core."""
     if sample.figures is None or sample.cpu_seconds is None or not sample.figures.transactions:
         return None
-    seconds = sample.figures.transactions / sample.figures.tps
-    return 100 * (sample.cpu_seconds.server + sample.cpu_seconds.client) / seconds
+    used = sample.cpu_seconds.server + sample.cpu_seconds.client
+    return 100 * used / sample.figures.seconds
+
+
+def _latency(name: str) -> Callable[["Sample"], float | None]:
+    def derive(sample: "Sample") -> float | None:
+        course = sample.figures.course if sample.figures else None
+        return getattr(course.latency_ms, name) if course else None
+
+    return derive
+
+
+def _steadiness(sample: "Sample") -> float | None:
+    course = sample.figures.course if sample.figures else None
+    first, second = course.halves_tps if course else (0.0, 0.0)
+    return second / first if first else None
+
+
+def _each(total: float | None, sample: "Sample") -> float | None:
+    """Return a total by transaction."""
+    transactions = sample.figures.transactions if sample.figures else 0
+    return total / transactions if total is not None and transactions else None
+
+
+_DERIVED: dict[str, Callable[["Sample"], float | None]] = {
+    "tps": _tps,
+    "cpu_percent": _cpu_percent,
+    **{name: _latency(name) for name in PERCENTILES},
+    "server_cpu": lambda s: _each(s.cpu_seconds.server * 1000 if s.cpu_seconds else None, s),
+    "client_cpu": lambda s: _each(s.cpu_seconds.client * 1000 if s.cpu_seconds else None, s),
+    "full_page_images": lambda s: _each(s.wal.full_page_images if s.wal else None, s),
+    "steadiness": _steadiness,
+}

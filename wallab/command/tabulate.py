@@ -6,8 +6,13 @@ from pathlib import Path
 import click
 
 from wallab import paths, tabulation
+from wallab.against import Against, slower
 from wallab.command import outcome
+from wallab.comparison import shown
 from wallab.errors import LabError
+from wallab.export import versus
+from wallab.progress import say
+from wallab.values import VALUES
 
 EPILOG = """\b
 Examples:
@@ -15,6 +20,9 @@ Examples:
   scripts/tabulate latest --format markdown
   scripts/tabulate latest --format html > report.html
   scripts/tabulate latest --format svg > tps.svg
+  scripts/tabulate latest --rows variant --columns write_cache --value p99
+  scripts/tabulate latest --against results/20261120-011500-thread
+  scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5
 """
 
 
@@ -31,6 +39,22 @@ def find_run(name: str) -> Path:
     raise LabError(f"no run “{name}”: name a directory below {paths.RESULTS}, or latest")
 
 
+def axes_of(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    return tuple(filter(None, (name.strip() for name in value.split(","))))
+
+
+def gate(found: Against, percent: float) -> int:
+    """Say which cells are slower by more than so many percent; return the exit code."""
+    failing = slower(found, percent)
+    for pair in failing:
+        say(f"slower: {', '.join(pair.cell.values())}: {shown(pair.comparison)}")
+    judged = sum(pair.verdict != "too few rounds" for pair in found.pairs)
+    if not judged:
+        say("no cell has enough rounds for a verdict, so nothing could fail")
+    return 1 if failing else 0
+
+
 @click.command(epilog=EPILOG)
 @click.argument("run")
 @click.option(
@@ -40,9 +64,51 @@ def find_run(name: str) -> Path:
     show_default=True,
     type=click.Choice([*tabulation.FORMATS, *tabulation.PAGES]),
 )
-def command(run: str, kind: str) -> None:
+@click.option(
+    "--rows",
+    callback=axes_of,
+    default="",
+    metavar="AXIS,…",
+    help="Axes that make the rows; those named nowhere follow.",
+)
+@click.option("--columns", "column", metavar="AXIS", help="The axis that makes the columns.")
+@click.option(
+    "--value",
+    type=click.Choice(list(VALUES)),
+    help="The figure that is shown; else the experiment's.",
+)
+@click.option("--against", metavar="RUN", help="Compare with this run, cell by cell.")
+@click.option(
+    "--fail-if-slower",
+    "percent",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Exit with 1 if a cell is slower than in the run --against by more than this.",
+)
+def command(
+    run: str,
+    kind: str,
+    rows: tuple[str, ...],
+    column: str | None,
+    value: str | None,
+    against: str | None,
+    percent: float | None,
+) -> int:
     """Print the table of RUN, derived from its raw samples."""
-    sys.stdout.write(tabulation.render(tabulation.results_of(find_run(run)), kind))
+    folder = find_run(run)
+    if against is None:
+        if percent is not None:
+            raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
+        found = tabulation.results_of(folder, rows, column, value)
+        sys.stdout.write(tabulation.render(found, kind))
+        return 0
+    if rows or column:
+        raise LabError("--against has a line for each cell: --rows and --columns do not fit")
+    if kind not in versus.FORMATS:
+        raise LabError(f"--against has no format {kind}; it has {', '.join(versus.FORMATS)}")
+    compared = tabulation.comparison_of(folder, find_run(against), value)
+    sys.stdout.write(versus.FORMATS[kind](compared))
+    return gate(compared, percent) if percent is not None else 0
 
 
 if __name__ == "__main__":

@@ -41,4 +41,5 @@ def remarks(table: Table) -> list[str]:
             "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
             "a power cut can lose acknowledged commits."
         )
-    return [*found, *table.further_notes]
+    control = [f"{table.control}."] if table.control else []
+    return [*found, *table.further_notes, *control]

@@ -38,6 +38,8 @@ def render(table: Table) -> str:
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
     notes = [f"! {escape(note)}" for note, _ in table.notes]
+    if table.control:
+        notes.append(f"{escape(table.control)}.")
     reasons = [
         f"- **{escape(row)}, {escape(column)}**: {escape(said)}"
         for row, cells in footnotes.by_row(table)

@@ -42,6 +42,14 @@ def relative(cell: Summary) -> str:
     return f"{cell.relative:.3f}" if cell.relative is not None else ""
 
 
+def relative_interval(cell: Summary) -> str:
+    """The 95% interval of the share, from the ratios within rounds."""
+    if cell.relative_interval is None or cell.relative == 1:
+        return ""
+    low, high = cell.relative_interval
+    return f"{low:.3f}-{high:.3f}"
+
+
 def published(cell: Summary) -> str:
     """The published figure."""
     return f"{cell.reference:.1f}" if cell.reference is not None else ""
@@ -199,7 +207,7 @@ def render(table: Table) -> str:
     else:
         parts += [_grid(table, values(table), labelled=True), ""]
     if any(cell and cell.relative is not None for row in table.rows for cell in row.cells):
-        ratios: list[tuple[str, Show]] = [("", relative)]
+        ratios: list[tuple[str, Show]] = [("", relative), ("95% interval", relative_interval)]
         if table.reference:
             ratios.append((table.reference.title, published_relative))
         title = VALUES[table.values[0]].title

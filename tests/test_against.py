@@ -1,0 +1,155 @@
+"""Two runs are compared cell by cell, and a gate fails when a cell has become slower."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from wallab import against, jsonfile, manifest, paths
+from wallab.command import tabulate
+from wallab.export import versus
+from wallab.manifest import Manifest
+from wallab.samples import Sample, SampleFile
+from wallab.workload import Measured
+
+Made = Callable[..., Path]
+CELLS = [("both", "fdatasync"), ("both", "open_direct"), ("direct-io", "fsync")]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Manifest:
+    """The manifest of the committed example run."""
+    return manifest.load(paths.LAB / "results" / "example-quick")
+
+
+def samples(rates: list[float], rounds: int, seed: int, sample: Sample) -> list[Sample]:
+    """Samples of CELLS that vary by 1% about their rates."""
+    source = random.Random(seed)
+    return [
+        msgspec.structs.replace(
+            sample,
+            cell={"variant": variant, "write_cache": "off", "sync": sync},
+            round=number,
+            figures=Measured(rate * source.gauss(1, 0.01), 1000, 0, 1.0, 1.0),
+        )
+        for number in range(1, rounds + 1)
+        for (variant, sync), rate in zip(CELLS, rates, strict=True)
+    ]
+
+
+@pytest.fixture
+def made(tmp_path: Path, plan: Manifest) -> Made:
+    """Make a run directory with samples at these rates."""
+    template = SampleFile(paths.LAB / "results" / "example-quick" / "samples.jsonl").read()[0]
+
+    def make(name: str, rates: list[float], rounds: int = 8) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        jsonfile.save(folder / "manifest.json", plan)
+        file = SampleFile(folder / "samples.jsonl")
+        for one in samples(rates, rounds, len(name), template):
+            file.append(one)
+        return folder
+
+    return make
+
+
+def tabulated(*arguments: str | Path) -> tuple[int, str, str]:
+    """Run the command in this process; exit code, output, messages."""
+    result = CliRunner().invoke(
+        tabulate.command, [str(one) for one in arguments], standalone_mode=False
+    )
+    code = 2 if result.exception else result.return_value
+    return code, result.stdout, result.stderr + str(result.exception or "")
+
+
+def test_gate(made: Made) -> None:
+    old, new = made("old", [100, 200, 50]), made("newer", [100, 180, 50])
+    code, output, errors = tabulated(new, "--against", old, "--fail-if-slower", "5")
+    assert code == 1
+    assert "slower: both, off, open_direct: 0.9" in errors
+    assert errors.count("slower:") == 1
+    (line,) = [line for line in output.splitlines() if line.endswith("slower")]
+    assert "open_direct" in line
+    assert tabulated(new, "--against", old, "--fail-if-slower", "20")[0] == 0
+    assert tabulated(old, "--against", new, "--fail-if-slower", "5")[0] == 0
+    assert "faster" in tabulated(old, "--against", new)[1]
+
+
+def test_no_verdict_without_rounds(made: Made) -> None:
+    old, new = made("old", [100, 200, 50], 4), made("newer", [50, 100, 25], 8)
+    code, output, errors = tabulated(new, "--against", old, "--fail-if-slower", "5")
+    assert code == 0
+    assert output.count("too few rounds") == 3
+    assert "nothing could fail" in errors
+
+
+def test_formats_say_the_same_twice(made: Made) -> None:
+    old, new = made("old", [100, 200, 50]), made("newer", [100, 180, 50])
+    for kind in versus.FORMATS:
+        shown = tabulated(new, "--against", old, "--format", kind)
+        assert shown == tabulated(new, "--against", old, "--format", kind)
+        assert "slower" in shown[1]
+    assert len(json.loads(shown[1])["pairs"]) == 3
+
+
+def test_what_only_one_run_has_is_named(plan: Manifest, made: Made) -> None:
+    ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
+    fewer = [one for one in ours if one.cell["sync"] != "fsync"]
+    found = against.compare((plan, ours), (plan, fewer))
+    assert [cell["sync"] for cell in found.alone] == ["fsync"]
+    assert len(found.pairs) == 2
+    assert found.differing == ()
+
+
+def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
+    ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
+    second = [msgspec.structs.replace(one, control=True) for one in ours]
+    found = against.compare((plan, [*ours, *second]), (plan, ours))
+    assert {pair.comparison.rounds for pair in found.pairs} == {8}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fail-if-slower", "3"], "needs the run to compare with"),
+        (["--rows", "colour"], "no axis “colour”; the run has variant, write_cache, sync"),
+        (["--rows", "sync", "--columns", "sync"], "each axis has one place"),
+        (["--rows", "sync,sync"], "each axis has one place"),
+        (["--value", "beauty"], "beauty"),
+        (["--against", "nosuch"], "no run “nosuch”"),
+    ],
+)
+def test_wrong_arguments(made: Made, arguments: list[str], said: str) -> None:
+    code, output, errors = tabulated(made("old", [100, 200, 50]), *arguments)
+    assert (code, output) == (2, "")
+    assert said in errors
+
+
+def test_rows_columns_and_value(made: Made) -> None:
+    folder = made("old", [100, 200, 50])
+    _, output, _ = tabulated(folder, "--rows", "sync,variant", "--columns", "write_cache",
+                             "--format", "markdown")  # fmt: skip
+    head = next(line for line in output.splitlines() if line.startswith("| "))
+    assert [part.strip() for part in head.strip("|").split("|")][:3] == ["sync", "variant", "off"]
+    assert "in brackets" not in output  # what was published is for its own columns
+    _, output, _ = tabulated(folder, "--value", "full_page_images")
+    assert "full-page images/tx" in output
+
+
+def test_control_is_shown(plan: Manifest, made: Made) -> None:
+    folder = made("old", [100, 200, 50])
+    file = SampleFile(folder / "samples.jsonl")
+    cell = {"variant": "both", "write_cache": "off", "sync": "open_direct"}
+    for one in file.read():
+        if one.cell == cell and one.figures:
+            figures = msgspec.structs.replace(one.figures, tps=one.figures.tps * 1.001)
+            file.append(msgspec.structs.replace(one, control=True, figures=figures))
+    preset = msgspec.structs.replace(plan.preset, control=cell)
+    jsonfile.save(folder / "manifest.json", msgspec.structs.replace(plan, preset=preset))
+    said = tabulated(folder)[1]
+    assert "A/A control: both, off, open_direct under two names, ratio 1.001 (1.001 to" in said
