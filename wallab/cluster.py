@@ -82,8 +82,8 @@ class Cluster:
             process.own(folder)
         self._postmaster: subprocess.Popen[bytes] | None = None
 
-    def create(self, server: Path) -> None:
-        """Run initdb; LabError with its words if it fails."""
+    def create(self, server: Path, *options: str) -> None:
+        """Run initdb, with further options; LabError with its words if it fails."""
         # LC_ALL=C and trust: the cluster is the lab's alone and lasts as long as the run.
         child = process.spawn(
             [
@@ -100,6 +100,7 @@ class Cluster:
                 "-E",
                 "UTF8",
                 "--no-sync",
+                *options,
             ],
             as_server=True,
             stdout=subprocess.DEVNULL,
@@ -144,7 +145,13 @@ class Cluster:
         with self.log.open("rb") as log:
             log.seek(begin)
             lines = log.read().decode(errors="replace").splitlines()
-        telling = [line for line in lines if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL", line)]
+        # What it says to those who ask too early tells nothing.
+        telling = [
+            line
+            for line in lines
+            if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL", line)
+            and not re.search(r"the database system is |has not been accepting|not yet", line)
+        ]
         return "; ".join((telling or lines)[-5:]) or "it said nothing"
 
     @contextlib.contextmanager
@@ -178,6 +185,10 @@ class Cluster:
         except psutil.NoSuchProcess:
             raise ServerFailed("the server is gone") from None
         return float(total)
+
+    def alive(self) -> bool:
+        """Return whether the postmaster runs."""
+        return self._postmaster is not None and self._postmaster.poll() is None
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""

@@ -200,11 +200,17 @@ def reference_file(name: str) -> Path:
     return paths.REFERENCE / f"{name}.toml"
 
 
-def choose(matrix: Matrix, experiment: str, preset: str) -> tuple[Experiment, Preset]:
-    """Return the experiment and its preset by name."""
+def find(matrix: Matrix, experiment: str) -> Experiment:
+    """Return the experiment of that name."""
     found = matrix.experiment.get(experiment)
     if found is None:
         raise LabError(f"no experiment “{experiment}”; there are {', '.join(matrix.experiment)}")
+    return found
+
+
+def choose(matrix: Matrix, experiment: str, preset: str) -> tuple[Experiment, Preset]:
+    """Return the experiment and its preset by name."""
+    found = find(matrix, experiment)
     how_much = found.preset.get(preset)
     if how_much is None:
         raise LabError(f"{experiment} has no preset “{preset}”; it has {', '.join(found.preset)}")

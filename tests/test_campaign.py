@@ -1,0 +1,181 @@
+"""Which cuts a campaign makes, and what it concludes from them."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from wallab import manifest, matrix
+from wallab.command import power_cut
+from wallab.errors import LabError
+from wallab.powercut import campaign, display
+from wallab.powercut.campaign import Agenda, Plan
+from wallab.powercut.cell import Cell
+from wallab.powercut.controls import ATTEMPTS, CONTROLS
+from wallab.powercut.oracle import Category
+from wallab.powercut.record import CutRecord, RecordFile
+from wallab.powercut.verdict import summarize
+
+HONEST = Cell("both", "on", "open_direct", "xfs")
+RISKY = Cell("both", "on-unflushed", "open_direct", "xfs")
+LACKING = Cell("stock", "on", "open_direct", "xfs")
+
+
+def plan(*cells: Cell, cuts: int = 5) -> Plan:
+    """A plan of these cells and all controls."""
+    return Plan(
+        name="thread", started="2026-11-21T00:00:00Z", seed=1, cuts=cuts, fault="power",
+        cells=cells, controls=tuple(campaign.control_cells("both")), settings={}, profiles={},
+        source="18", builds={}, lab={}, machine=manifest.machine(),
+        methods={"both": ("fdatasync", "open_direct"), "stock": ("fdatasync",)},
+    )  # fmt: skip
+
+
+def record(cell: Cell, number: int, category: Category = "safe", promised: int = 9) -> CutRecord:
+    """A cut of the cell."""
+    lost = 0 if category == "safe" else 1
+    return CutRecord(
+        cell=cell, number=number, started="", category=category, promised=promised, lost=lost,
+        account="" if category == "safe" else "why", phases={"load": 2.0},
+    )  # fmt: skip
+
+
+def run(agenda: Agenda, losing: set[Cell]) -> list[Cell]:
+    """Follow the agenda to its end, one cut at a time; return what was cut."""
+    cut = []
+    while found := agenda.next():
+        cell, number = found
+        cut.append(cell)
+        agenda.finish(record(cell, number, "lost" if cell in losing else "safe"))
+    return cut
+
+
+def test_controls_and_risky_cells_are_cut_until_they_lose() -> None:
+    one = plan(HONEST, RISKY, LACKING)
+    cut = run(Agenda(one, []), {*one.controls, RISKY})
+    assert cut.count(HONEST) == 5
+    assert cut.count(RISKY) == 1
+    assert cut.count(LACKING) == 0
+    assert all(cut.count(control) == 1 for control in one.controls)
+
+
+def test_control_that_survives_is_given_up_at_last() -> None:
+    one = plan(HONEST)
+    cut = run(Agenda(one, []), set())
+    assert all(cut.count(control) == ATTEMPTS for control in one.controls)
+
+
+def test_failed_cut_is_tried_again_but_not_for_ever() -> None:
+    agenda = Agenda(plan(HONEST, cuts=2), [])
+    numbers = []
+    while found := agenda.next():
+        cell, number = found
+        made = record(cell, number, "lost" if cell.control else "safe")
+        if cell == HONEST:
+            numbers.append(number)
+            made = msgspec.structs.replace(made, category="failed")
+        agenda.finish(made)
+    assert numbers == [1, 2, 3]
+    assert agenda.given_up() == [HONEST]
+
+
+def test_several_workers_share_the_agenda() -> None:
+    agenda = Agenda(plan(HONEST, cuts=4), [])
+    busy = []
+    while found := agenda.next():
+        busy.append(found)
+    # Each control once, since the first loss of it may be enough, and all cuts of the cell.
+    assert len(busy) == len(CONTROLS) + 4
+    assert len(set(busy)) == len(busy)
+
+
+def test_resumed_campaign_cuts_what_is_missing() -> None:
+    one = plan(HONEST, cuts=4)
+    before = [record(control, 1, "lost") for control in one.controls]
+    before += [record(HONEST, 1), record(HONEST, 2)]
+    agenda = Agenda(one, before)
+    assert agenda.left == 2
+    assert run(agenda, set()) == [HONEST, HONEST]
+
+
+def test_verdicts_and_bounds() -> None:
+    one = plan(HONEST, RISKY, LACKING)
+    records = [record(HONEST, n) for n in range(1, 51)]
+    records += [record(HONEST, 51, promised=0)]  # proves nothing
+    records += [record(RISKY, 1, "lost")]
+    records += [record(control, 1, "corrupted") for control in one.controls]
+    told = summarize(one, records)
+    marks = [verdict.mark for verdict in told.cells]
+    assert marks == ["safe 50", "LOST 1/1", "(N/A)"]
+    assert told.cells[0].bound == pytest.approx(0.06)
+    assert told.proved
+    assert told.honest_losses == []
+    assert "No loss in 50 cuts of 1 cells" in display.render(told)
+
+
+def test_surviving_control_means_that_nothing_is_proved() -> None:
+    one = plan(HONEST)
+    records = [record(HONEST, 1)] + [record(control, 1) for control in one.controls]
+    told = summarize(one, records)
+    assert not told.proved
+    assert "proved nothing" in display.render(told)
+    assert "DID NOT LOSE" in display.render(told)
+
+
+def test_honest_loss_is_told() -> None:
+    one = plan(HONEST)
+    records = [record(HONEST, 1, "would not start")]
+    records += [record(control, 1, "lost") for control in one.controls]
+    told = summarize(one, records)
+    assert [verdict.cell for verdict in told.honest_losses] == [HONEST]
+    assert "would not start: why" in display.render(told)
+
+
+def test_cells_are_chosen_by_their_values() -> None:
+    experiment = matrix.find(matrix.read(), "thread")
+    cells = campaign.choose(
+        experiment,
+        ["variant=both,committed", "write_cache=off,battery", "sync=fsync=false", "filesystem=xfs"],
+    )
+    assert [cell.name for cell in cells] == [
+        "both off fsync=false xfs",
+        "both battery fsync=false xfs",
+        "committed off fsync=false xfs",
+        "committed battery fsync=false xfs",
+    ]
+    for wrong in ("sync", "sync=no", "kernel=6"):
+        with pytest.raises(LabError, match="--cells"):
+            campaign.choose(experiment, [wrong])
+
+
+def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "cuts.jsonl")
+    file.append(record(HONEST, 1))
+    with file.path.open("ab") as stream:
+        stream.write(b'{"cell":')
+    assert file.read() == [record(HONEST, 1)]
+    assert file.drop_damaged_end()
+    file.append(record(HONEST, 2))
+    assert file.read() == [record(HONEST, 1), record(HONEST, 2)]
+    file.path.write_text("nonsense\n")
+    with pytest.raises(LabError, match="line 1"):
+        file.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cells", "sync=slow"], "no sync “slow”"),
+        (["--cells", "colour=red"], "expected AXIS=VALUE"),
+        (["--output", "."], "is there already"),
+        (["nothing"], "no experiment “nothing”"),
+        (["--resume", "."], "no campaign of power cuts"),
+        (["--resume", ".", "--seed", "1"], "--resume goes with"),
+    ],
+)
+def test_mistaken_arguments_are_named(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LabError, match=words):
+        power_cut.command.main(arguments, standalone_mode=False)

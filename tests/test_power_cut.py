@@ -1,0 +1,182 @@
+"""Power cuts of real servers: what keeps its promises, what does not, and the command."""
+
+import contextlib
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wallab import builder, buildsystem, paths, series
+from wallab.builder import Server
+from wallab.leftovers import wait_for_nothing
+from wallab.powercut import campaign
+from wallab.powercut.campaign import CUTS
+from wallab.powercut.cell import Cell
+from wallab.powercut.controls import CONTROLS
+from wallab.powercut.crew import Crew, Setup, Task
+from wallab.powercut.faults import FAULTS
+from wallab.powercut.record import CutRecord, RecordFile
+from wallab.series import Patch
+from wallab.source import Source
+
+pytestmark = pytest.mark.stack
+
+JOBS = 2
+
+ENOUGH = 40
+"""Cuts within which a bad patch is caught: each does so with more than an even chance."""
+
+
+def power_cut(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run scripts/power-cut."""
+    command = [str(paths.LAB / "scripts" / "power-cut"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200)
+
+
+def cut_all(crew: Crew, tasks: list[Task]) -> list[CutRecord]:
+    """Have the crew do all tasks."""
+    left = iter(tasks)
+    records: list[CutRecord] = []
+    crew.run(lambda: next(left, None), records.append)
+    assert [record.account for record in records if record.category == "failed"] == []
+    return records
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_folder(servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of one honest cell, one that may lose, and the controls."""
+    assert "both" in servers
+    home = tmp_path_factory.mktemp("campaign")
+    result = power_cut(
+        "--variants", "both", "--cells", "write_cache=on", "--cells", "filesystem=xfs",
+        "--cells", "sync=fsync=false,open_direct", "--cuts", "2", "--seed", "7",
+        "--jobs", str(JOBS), "--traces", "all", "--output", home / "out",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    (home / "stdout").write_text(result.stdout)
+    assert wait_for_nothing(5) == {}
+    return home / "out"
+
+
+def test_controls_lose_and_the_honest_cell_does_not(run_folder: Path) -> None:
+    records = RecordFile(run_folder / CUTS).read()
+    lost = {record.cell.control for record in records if record.category != "safe"}
+    assert set(CONTROLS) <= lost
+    honest = [record for record in records if record.cell.honest]
+    assert [record.category for record in honest] == ["safe", "safe"]
+    assert all(record.promised >= 5 for record in honest)
+    printed = (run_folder.parent / "stdout").read_text()
+    assert "No loss in 2 cuts of 1 cells" in printed
+    assert printed == (run_folder / "table.txt").read_text()
+
+
+def test_each_cut_keeps_its_trace(run_folder: Path) -> None:
+    for record in RecordFile(run_folder / CUTS).read():
+        trace = (run_folder / "traces" / record.trace).read_bytes()
+        assert trace[:8] == b"WALDRIVE"
+        assert len(trace) > 64
+
+
+def test_finished_campaign_is_resumed_with_more_cuts(run_folder: Path) -> None:
+    before = RecordFile(run_folder / CUTS).read()
+    result = power_cut("--resume", run_folder, "--cuts", "3", "--jobs", "1", "--json")
+    assert result.returncode == 0, result.stderr
+    after = RecordFile(run_folder / CUTS).read()
+    assert after[: len(before)] == before
+    assert [record.cell.honest for record in after[len(before) :]] == [True]
+    assert json.loads(result.stdout)["cuts"] == len(after)
+
+
+# --- faults ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crew(servers: dict[str, Server]) -> Iterator[Crew]:
+    """Workers with the server of the variant both."""
+    with contextlib.closing(Crew(JOBS)) as one:
+        one.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
+        yield one
+    assert wait_for_nothing(5) == {}
+
+
+PROFILES = {"wal": "ata-2005", "data": "ata-2005"}
+HONEST = Cell("both", "on", "fdatasync", "xfs")
+
+
+def test_smaller_faults_lose_nothing(crew: Crew) -> None:
+    others = [fault for fault in FAULTS if fault != "power"]
+    records = cut_all(crew, [Task(HONEST, number, f) for number, f in enumerate(others, 1)])
+    assert {r.fault: (r.category, r.account, r.details) for r in records} == dict.fromkeys(
+        others, ("safe", "", ())
+    )
+    assert all(record.promised >= 5 for record in records)
+
+
+def test_battery_keeps_what_nobody_flushed(crew: Crew) -> None:
+    cells = [Cell("both", "battery", method, "xfs") for method in ("open_direct", "fdatasync")]
+    records = cut_all(crew, [Task(cell, 1, "power") for cell in cells])
+    assert [record.category for record in records] == ["safe", "safe"]
+
+
+# --- known-bad patches ----------------------------------------------------------------------
+
+BAD = {
+    "unsynced": ["fsync-direct-unsynced", "open-direct-unsynced"],
+    "half-a-wrap": ["half-a-wrap"],
+}
+"""Variant -> its mistakes in tests/bad-patches, beside the patches of both."""
+
+BAD_CELLS = [
+    Cell("unsynced", "on", "fsync_direct", "xfs"),
+    Cell("unsynced", "on", "open_direct", "xfs"),
+    Cell("half-a-wrap", "on", "fdatasync", "xfs"),
+]
+
+
+@pytest.fixture(scope="module")
+def bad_servers(source18: Source, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Servers of the variant both with mistakes."""
+    good = series.patches_of(series.read(), "both", source18)
+    folder = paths.LAB / "tests" / "bad-patches"
+    variants = {
+        variant: [*good, *(Patch(name, folder / f"{name}.patch") for name in names)]
+        for variant, names in BAD.items()
+    }
+    system = buildsystem.choose("auto", source18)
+    home = tmp_path_factory.mktemp("bad")
+    built = builder.Builder(source18, system, home).build(variants)
+    return {server.build.variant: server.path for server in built}
+
+
+def test_bad_patches_are_caught(bad_servers: dict[str, Path]) -> None:
+    caught: set[Cell] = set()
+    numbers = {cell: itertools.count(1) for cell in BAD_CELLS}
+
+    def next_task() -> Task | None:
+        for cell, count in numbers.items():
+            if cell not in caught and (number := next(count)) <= ENOUGH:
+                return Task(cell, number, "power")
+        return None
+
+    def finished(record: CutRecord) -> None:
+        assert record.category != "failed", record.account
+        if record.category != "safe":
+            caught.add(record.cell)
+
+    with contextlib.closing(Crew(JOBS)) as crew:
+        crew.open(Setup(bad_servers, ["xfs"], PROFILES, {}, seed=13))
+        crew.run(next_task, finished)
+    assert caught == set(BAD_CELLS)
+
+
+def test_cells_know_what_they_have_to_keep() -> None:
+    assert HONEST.honest
+    assert not Cell("both", "on", "fsync=false", "xfs").honest
+    assert not Cell("both", "on-unflushed", "fdatasync", "xfs").honest
+    assert not any(cell.honest for cell in campaign.control_cells("both"))

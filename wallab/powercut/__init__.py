@@ -1,0 +1,1 @@
+"""Power cuts: which cells keep what they acknowledged."""

@@ -1,0 +1,221 @@
+"""A campaign: which cells are cut how often, in which order, and when that is enough."""
+
+import collections
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from wallab import jsonfile
+from wallab.axes.sync import FSYNC_OFF
+from wallab.builder import Build
+from wallab.errors import LabError
+from wallab.manifest import Machine
+from wallab.matrix import Experiment
+from wallab.powercut.cell import Cell
+from wallab.powercut.controls import ATTEMPTS, CONTROLS
+from wallab.powercut.record import CutRecord
+from wallab.writecache import WRITE_CACHES
+
+PLAN = "campaign.json"
+CUTS = "cuts.jsonl"
+
+FILE_SYSTEMS = ("xfs", "ext4")
+"""That campaigns know; both return from a power cut by their journal alone."""
+
+FAILURES = 3
+"""How often the lab may fail with a cell before it gives the cell up."""
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """campaign.json: everything about a campaign that its cuts lack."""
+
+    name: str
+    """The experiment's."""
+    started: str
+    seed: int
+    cuts: int
+    """Wanted of each cell."""
+    fault: str
+    cells: tuple[Cell, ...]
+    controls: tuple[Cell, ...]
+    settings: dict[str, str]
+    profiles: dict[str, str]
+    """Drive -> its profile."""
+    source: str
+    builds: dict[str, Build]
+    lab: dict[str, str]
+    machine: Machine
+    methods: dict[str, tuple[str, ...]] = {}
+    """Variant -> its values of wal_sync_method; a cell without one is N/A."""
+
+    def applies(self, cell: Cell) -> bool:
+        """Whether the cell's variant has its method."""
+        return cell.sync == FSYNC_OFF or cell.sync in self.methods[cell.variant]
+
+
+def load(folder: Path) -> Plan:
+    """Read the plan of a campaign; LabError if the directory holds none."""
+    file = folder / PLAN
+    try:
+        return jsonfile.load(file, Plan)
+    except OSError as error:
+        raise LabError(f"{folder}: no campaign of power cuts ({PLAN}: {error.strerror})") from None
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{file}: {error}") from None
+
+
+def difference(old: Plan, new: Plan) -> list[str]:
+    """Name what differs between two plans that should describe the same campaign."""
+    fields = ("name", "cells", "controls", "settings", "profiles", "fault", "machine")
+    differing = [
+        field
+        for field in fields
+        if jsonfile.dumps(getattr(old, field)) != jsonfile.dumps(getattr(new, field))
+    ]
+    if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
+        differing.append("source, patches or compiler")
+    return differing
+
+
+# --- cells ----------------------------------------------------------------------------------
+
+
+def axes(experiment: Experiment) -> dict[str, tuple[str, ...]]:
+    """Return the values that the cells of a campaign can have, those of the experiment first."""
+    try:
+        variants, methods = experiment.axes["variant"], experiment.axes["sync"]
+    except KeyError as missing:
+        raise LabError(
+            f"the experiment has no axis {missing}, so there is nothing to cut"
+        ) from None
+    return {
+        "variant": tuple(variants),
+        "write_cache": tuple(WRITE_CACHES),
+        "sync": tuple(methods),
+        "filesystem": FILE_SYSTEMS,
+    }
+
+
+def choose(experiment: Experiment, conditions: Iterable[str]) -> list[Cell]:
+    """Return the cells that fit all conditions, such as “sync=fdatasync,open_sync”.
+
+    LabError for an axis or a value that there is not.
+    """
+    chosen = axes(experiment)
+    for condition in conditions:
+        axis, equals, values = condition.partition("=")
+        if not equals or axis not in chosen:
+            raise LabError(
+                f"--cells {condition}: expected AXIS=VALUE[,VALUE…] with one of {', '.join(chosen)}"
+            )
+        wanted = values.split(",")
+        for value in wanted:
+            if value not in chosen[axis]:
+                raise LabError(
+                    f"--cells {condition}: no {axis} “{value}”; expected one of "
+                    f"{', '.join(chosen[axis])}"
+                )
+        chosen[axis] = tuple(value for value in chosen[axis] if value in wanted)
+    return [
+        Cell(variant=variant, write_cache=cache, sync=sync, filesystem=filesystem)
+        for variant in chosen["variant"]
+        for cache in chosen["write_cache"]
+        for sync in chosen["sync"]
+        for filesystem in chosen["filesystem"]
+    ]
+
+
+def control_cells(variant: str) -> list[Cell]:
+    """Return the cells of the positive controls, on a variant; every variant has fdatasync."""
+    return [
+        Cell(variant, control.write_cache, "fdatasync", control.filesystem, name)
+        for name, control in CONTROLS.items()
+    ]
+
+
+# --- order ----------------------------------------------------------------------------------
+
+
+class Agenda:
+    """What is still to be cut: controls first, then rounds of all cells, each shuffled anew.
+
+    A control is done when it has lost. So is a cell that may lose, since one loss says it all.
+    """
+
+    def __init__(self, plan: Plan, records: Iterable[CutRecord]) -> None:
+        self._plan = plan
+        self._tried: collections.Counter[Cell] = collections.Counter()
+        self._failed: collections.Counter[Cell] = collections.Counter()
+        self._lost: set[Cell] = set()
+        self._numbers: dict[Cell, int] = {}
+        self._busy: collections.Counter[Cell] = collections.Counter()
+        cells = [cell for cell in plan.cells if plan.applies(cell)]
+        shuffler = random.Random(plan.seed)  # noqa: S311
+        rounds = [shuffler.sample(cells, len(cells)) for _ in range(plan.cuts)]
+        self._waiting = [*plan.controls, *(cell for one in rounds for cell in one)]
+        for record in records:
+            self._count(record)
+
+    def _wanted(self, cell: Cell) -> int:
+        """How many cuts the cell needs."""
+        if cell.control:
+            return 0 if cell in self._lost else ATTEMPTS
+        if cell in self._lost and not cell.honest:
+            return 0
+        return self._plan.cuts
+
+    def _needs(self, cell: Cell) -> bool:
+        if self._failed[cell] >= FAILURES:
+            return False
+        if self._busy[cell] and not cell.honest:
+            return False  # what is under way may say it all
+        return self._tried[cell] + self._busy[cell] < self._wanted(cell)
+
+    def next(self) -> tuple[Cell, int] | None:
+        """Return a cell to cut and the number of the cut; None if there is nothing at present."""
+        for cell in self._waiting:
+            if self._needs(cell):
+                self._busy[cell] += 1
+                self._numbers[cell] = number = self._numbers.get(cell, 0) + 1
+                if not cell.control:
+                    self._waiting.remove(cell)
+                return cell, number
+        return None
+
+    def finish(self, record: CutRecord) -> None:
+        """Take note of a cut that `next` gave out."""
+        self._busy[record.cell] -= 1
+        self._count(record)
+        if not record.cell.control and self._needs(record.cell):
+            self._waiting.append(record.cell)
+
+    def _count(self, record: CutRecord) -> None:
+        cell = record.cell
+        self._numbers[cell] = max(self._numbers.get(cell, 0), record.number)
+        if record.category == "failed":
+            self._failed[cell] += 1
+            return
+        self._tried[cell] += 1
+        if record.category != "safe":
+            self._lost.add(cell)
+
+    def given_up(self) -> list[Cell]:
+        """Return the cells with which the lab failed too often."""
+        return [cell for cell, failures in self._failed.items() if failures >= FAILURES]
+
+    @property
+    def done(self) -> int:
+        """Cuts that have a verdict."""
+        return sum(self._tried.values())
+
+    @property
+    def left(self) -> int:
+        """Cuts that are still to come, if every control loses at once."""
+        total = 0
+        for cell in dict.fromkeys(self._waiting):
+            if self._needs(cell) or self._busy[cell]:
+                missing = self._wanted(cell) - self._tried[cell]
+                total += 1 if cell.control or not cell.honest else missing
+        return total

@@ -1,0 +1,114 @@
+"""Conduct a campaign: workers cut what the agenda says, records go to cuts.jsonl."""
+
+import contextlib
+import time
+from pathlib import Path
+
+from wallab import jsonfile, ledger
+from wallab.errors import LabError
+from wallab.powercut import campaign, display
+from wallab.powercut.campaign import CUTS, PLAN, Agenda, Plan
+from wallab.powercut.crew import Crew, Setup, Task
+from wallab.powercut.record import CutRecord, RecordFile
+from wallab.powercut.verdict import Report, summarize
+from wallab.progress import Work, duration, say
+
+TABLE = "table.txt"
+
+
+def report(folder: Path) -> Report:
+    """Return what the campaign in the directory says; LabError if it holds none."""
+    return summarize(campaign.load(folder), RecordFile(folder / CUTS).read())
+
+
+class Conductor:
+    """A campaign's directory and the workers that fill it."""
+
+    def __init__(self, folder: Path, plan: Plan, servers: dict[str, Path], traces: str) -> None:
+        """`plan` lacks the methods, which the workers find out; traces: none, lost or all."""
+        self.folder = folder
+        self._plan = plan
+        self._servers = servers
+        self._traces = traces
+        self._records = RecordFile(folder / CUTS)
+
+    def conduct(self, jobs: int, *, resumed: bool) -> Report:
+        """Cut what is missing with so many workers, and return what it comes to.
+
+        A new campaign makes the directory; a resumed one must have been made from the same plan.
+        """
+        for line in ledger.clear_dead():
+            say(f"left behind by an earlier run: {line}")
+        plan = self._plan
+        every = [*plan.cells, *plan.controls]
+        setup = Setup(
+            servers=self._servers,
+            filesystems=list(dict.fromkeys(cell.filesystem for cell in every)),
+            profiles=plan.profiles,
+            settings=plan.settings,
+            seed=plan.seed,
+        )
+        with contextlib.closing(Crew(jobs)) as crew:
+            with Work(f"making drives for {jobs} workers"):
+                plan.methods = crew.open(setup).methods
+            if resumed:
+                self._continue()
+            else:
+                self.folder.mkdir(parents=True)
+                jsonfile.save(self.folder / PLAN, plan)
+            self._cut(crew)
+        told = report(self.folder)
+        (self.folder / TABLE).write_text(display.render(told))
+        return told
+
+    def _continue(self) -> None:
+        before = campaign.load(self.folder)
+        if differing := campaign.difference(before, self._plan):
+            raise LabError(
+                f"{self.folder} cannot be resumed: what was cut differs now in "
+                f"{', '.join(differing)}. Start a new campaign instead."
+            )
+        before.cuts = self._plan.cuts
+        self._plan = before
+        jsonfile.save(self.folder / PLAN, before)
+        if self._records.drop_damaged_end():
+            say(f"{self._records.path}: dropped the damaged last line")
+
+    def _cut(self, crew: Crew) -> None:
+        agenda = Agenda(self._plan, self._records.read())
+        already = agenda.done
+        begun = time.monotonic()
+        traces = self.folder / "traces"
+        if self._traces != "none":
+            traces.mkdir(exist_ok=True)
+        with Work(f"{self._plan.name}: {agenda.left} cuts") as work:
+
+            def next_task() -> Task | None:
+                if (found := agenda.next()) is None:
+                    return None
+                cell, number = found
+                name = f"{cell.name} {number}".replace(" ", "-")
+                trace = None if self._traces == "none" else (traces / name).absolute()
+                keep_all = self._traces == "all"
+                return Task(cell, number, self._plan.fault, trace, keep_all)
+
+            def finished(record: CutRecord) -> None:
+                self._records.append(record)
+                agenda.finish(record)
+                done, left = agenda.done - already, agenda.left
+                spent = time.monotonic() - begun
+                seconds = spent / done * left if done else None
+                work.update(done / max(1, done + left), record.cell.name, seconds)
+                if record.category == "failed" or (
+                    record.category != "safe" and record.cell.honest
+                ):
+                    work.line(
+                        f"{record.cell.name}, cut {record.number}: {record.category}: "
+                        f"{record.account}"
+                    )
+
+            crew.run(next_task, finished)
+        say(
+            f"{agenda.done - already} cuts in {duration(time.monotonic() - begun)}; "
+            f"records: {self._records.path}"
+        )

@@ -1,0 +1,87 @@
+"""The table of a campaign, as text: the same bytes every time."""
+
+from wallab.powercut.verdict import Report, Verdict
+from wallab.table import value_title
+
+
+def _grid(lines: list[list[str]], left: int) -> str:
+    """Lay out lines of cells; the first line is the head, the first columns are to the left."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    shown = [
+        " | ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([shown[0], "-+-".join("-" * width for width in widths), *shown[1:]])
+
+
+def _table(report: Report) -> str:
+    columns = list(dict.fromkeys(one.cell.sync for one in report.cells))
+    rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
+    for one in report.cells:
+        cell = one.cell
+        head = (cell.variant, cell.write_cache, cell.filesystem)
+        rows.setdefault(head, {})[cell.sync] = one
+    lines = [["patch", "writeback cache", "file system", *columns]]
+    for (variant, cache, filesystem), cells in rows.items():
+        marks = [cells[column].mark if column in cells else "" for column in columns]
+        lines.append([value_title("variant", variant), cache, filesystem, *marks])
+    return _grid(lines, 3)
+
+
+def _controls(report: Report) -> list[str]:
+    if not report.controls:
+        return []
+    lines = ["", "Controls, which must lose:"]
+    for one in report.controls:
+        verdict = one.account if one.state == "lost" else f"DID NOT LOSE in {one.cuts} cuts"
+        lines.append(f"  {one.cell.control} ({one.cell.variant}): {verdict}")
+    return lines
+
+
+def conclusion(report: Report) -> str:
+    """Say in a line what the campaign comes to."""
+    if not report.proved:
+        names = [one.cell.control for one in report.controls if one.state != "lost"]
+        return f"The campaign proved nothing: {', '.join(names)} must lose and did not."
+    if losses := report.honest_losses:
+        return f"{len(losses)} cells lost what they had acknowledged."
+    honest = [one for one in report.cells if one.cell.honest and one.state == "safe"]
+    if not honest:
+        return "Every control lost; no cell was cut that had to keep what it acknowledged."
+    total = sum(one.cuts for one in honest)
+    controls = "; every control lost" if report.controls else ""
+    return (
+        f"No loss in {total} cuts of {len(honest)} cells that have to keep what they acknowledge "
+        f"(together: below {min(1.0, 3 / total):.2%} a cut at 95%){controls}."
+    )
+
+
+def render(report: Report) -> str:
+    """Return the table, the controls and the accounts of the losses."""
+    plan = report.plan
+    version = ", ".join(sorted({build.version for build in plan.builds.values()}))
+    median = f", {report.median_s:.1f} s each (median)" if report.median_s else ""
+    fault = "" if plan.fault == "power" else f", fault {plan.fault}"
+    lines = [
+        f"Power cuts: {plan.name}",
+        f"PostgreSQL {version}, {plan.started[:10]}, seed {plan.seed}{fault}: "
+        f"{report.cuts} cuts{median}",
+        "",
+        _table(report),
+        "",
+        "safe n: n cuts, nothing lost; at 95% a cut loses with a probability below 3/n.",
+        "LOST k/n: k of n cuts lost or broke something. Cells that nobody flushes, or whose "
+        "server never syncs, are cut only until they lose.",
+        *_controls(report),
+    ]
+    if losses := [one for one in report.cells if one.state == "lost"]:
+        lines += ["", "Losses:"]
+        for one in losses:
+            told = "" if one.cell.honest else " (may lose)"
+            lines.append(f"  {one.cell.name}{told}: {one.account}")
+    if unfinished := report.unfinished:
+        lines += ["", f"Without a verdict: {', '.join(one.cell.name for one in unfinished)}"]
+    return "\n".join([*lines, "", conclusion(report)]) + "\n"

@@ -1,0 +1,107 @@
+"""From the cuts of a campaign to a verdict on each cell."""
+
+import collections
+import statistics
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from wallab.powercut.campaign import Plan
+from wallab.powercut.cell import Cell
+from wallab.powercut.record import CutRecord
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the cuts of one cell say."""
+
+    cell: Cell
+    state: Literal["safe", "lost", "not cut", "failed", "N/A"]
+    cuts: int = 0
+    """With a verdict, and with at least one promise."""
+    bad: int = 0
+    """Of them, in which something was lost or broken."""
+    categories: dict[str, int] = {}
+    promised: int = 0
+    """Transactions, over all cuts."""
+    account: str = ""
+    """The shortest account of a loss, of the first cut that had one."""
+
+    @property
+    def bound(self) -> float | None:
+        """What n cuts without a loss allow: at 95% the probability of one is below 3/n."""
+        return min(1.0, 3 / self.cuts) if self.state == "safe" else None
+
+    @property
+    def mark(self) -> str:
+        """The verdict in a few characters."""
+        if self.state == "safe":
+            return f"safe {self.cuts}"
+        if self.state == "lost":
+            return f"LOST {self.bad}/{self.cuts}"
+        return {"N/A": "(N/A)"}.get(self.state, self.state)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a campaign says."""
+
+    plan: Plan
+    cells: tuple[Verdict, ...]
+    controls: tuple[Verdict, ...]
+    cuts: int
+    median_s: float | None
+    """Of a cut, from load to verdict."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether every control that must lose has lost."""
+        return all(control.state == "lost" for control in self.controls)
+
+    @property
+    def honest_losses(self) -> list[Verdict]:
+        """Cells that had to keep everything and did not."""
+        return [one for one in self.cells if one.cell.honest and one.state == "lost"]
+
+    @property
+    def unfinished(self) -> list[Verdict]:
+        """Cells without a verdict that apply."""
+        return [one for one in self.cells if one.state in {"not cut", "failed"}]
+
+
+def judge_cell(cell: Cell, records: Iterable[CutRecord]) -> Verdict:
+    """Return the verdict on a cell from its cuts."""
+    mine = sorted((r for r in records if r.cell == cell), key=lambda record: record.number)
+    good = [r for r in mine if r.category != "failed" and r.promised]
+    if not good:
+        return Verdict(cell, "failed" if mine else "not cut")
+    bad = [record for record in good if record.category != "safe"]
+    return Verdict(
+        cell=cell,
+        state="lost" if bad else "safe",
+        cuts=len(good),
+        bad=len(bad),
+        categories=dict(sorted(collections.Counter(r.category for r in good).items())),
+        promised=sum(record.promised for record in good),
+        account=f"{bad[0].category}: {bad[0].account}" if bad else "",
+    )
+
+
+def summarize(plan: Plan, records: list[CutRecord]) -> Report:
+    """Return the verdicts on all cells, in the order of the plan."""
+    by_cell: dict[Cell, list[CutRecord]] = {}
+    for record in records:
+        by_cell.setdefault(record.cell, []).append(record)
+
+    def verdict(cell: Cell) -> Verdict:
+        if not plan.applies(cell):
+            return Verdict(cell, "N/A")
+        return judge_cell(cell, by_cell.get(cell, []))
+
+    good = [record.seconds for record in records if record.category != "failed"]
+    return Report(
+        plan=plan,
+        cells=tuple(map(verdict, plan.cells)),
+        controls=tuple(map(verdict, plan.controls)),
+        cuts=len(good),
+        median_s=statistics.median(good) if good else None,
+    )

@@ -1,0 +1,55 @@
+"""A worker of a campaign; crew.py has its protocol."""
+
+import contextlib
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from wallab import jsonfile
+from wallab.errors import LabError
+from wallab.powercut.bed import Bed
+from wallab.powercut.crew import Ready, Refusal, Setup, Task
+from wallab.powercut.cut import Cutter
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def say(message: object) -> None:
+    """Write a line to the crew."""
+    sys.stdout.buffer.write(jsonfile.dumps(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def work() -> None:
+    """Open the bed, and cut until there is nothing more to read."""
+    setup = jsonfile.loads(sys.stdin.buffer.readline(), Setup)
+    bed = Bed(setup.servers, setup.filesystems, setup.profiles)
+    with contextlib.closing(bed):
+        bed.open()
+        say(Ready(bed.methods))
+        cutter = Cutter(bed, setup.settings, setup.seed)
+        for line in sys.stdin.buffer:
+            task = jsonfile.loads(line, Task)
+            say(cutter.cut(task.cell, task.number, task.fault, task.trace, task.keep_trace))
+
+
+def main() -> int:
+    """Work; 0 when there is nothing more to do."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return 0
+    except LabError as error:
+        with contextlib.suppress(OSError):
+            say(Refusal(str(error)))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
