@@ -24,6 +24,7 @@ COPY requirements.txt ./
 COPY scripts/setup scripts/
 COPY wallab/__init__.py wallab/paths.py wallab/provision.py wallab/
 COPY drive drive
+COPY direct_cp direct_cp
 RUN scripts/setup build drive && rm -rf /var/lib/apt/lists/*
 COPY . .
 # VARIANTS is a list of words.
@@ -45,6 +46,8 @@ RUN find build -type f \( -path '*/bin/*' -o -name '*.so*' \) \
     && mkdir /kept \
     && find /var/cache/wal-lab/drive -name 'wal-drive' -path '*/drive/*/wal-drive' \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
+    && find /var/cache/wal-lab/direct_cp -type f -name direct_cp \
+        -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
     && cp -a --parents /opt/wal-lab /kept
 
 FROM ${BASE} AS lab
@@ -65,7 +68,7 @@ ENV LANG=C.UTF-8 \
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-        e2fsprogs libfuse3-3 liblz4-1 libreadline8 liburing2 libzstd1 mount procps python3 \
+        btrfs-progs e2fsprogs libfuse3-3 liblz4-1 libreadline8 liburing2 libzstd1 mount procps python3 \
         xfsprogs zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent \

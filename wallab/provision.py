@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from wallab.paths import DRIVE, LAB, cache
+from wallab.paths import DIRECT_CP, DRIVE, LAB, cache
 
 SERVER_USER = "wallab"
 """The system user that PostgreSQL runs as when the lab itself runs as root."""
@@ -198,27 +198,36 @@ def create_environment(requirements: Path) -> None:
     stamp.write_text("\n".join([*kept, fingerprint]) + "\n")
 
 
-def drive_program() -> Path:
-    """Return where the simulated drive's program is, named by the sources it is built from."""
+def _program(folder: Path, name: str) -> Path:
+    """Return where a program of the lab's own is, named by the sources it is built from."""
     digest = hashlib.sha256()
-    for file in sorted(DRIVE.rglob("*")):
+    for file in sorted(folder.rglob("*")):
         if file.is_file() and (file.suffix in {".c", ".h", ".build"}):
-            digest.update(str(file.relative_to(DRIVE)).encode() + b"\0" + file.read_bytes())
-    return cache() / "drive" / digest.hexdigest()[:16] / "wal-drive"
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
+    return cache() / folder.name / digest.hexdigest()[:16] / name
 
 
-def build_drive() -> None:
-    """Compile the simulated drive, unless that was done for just these sources."""
-    program = drive_program()
+def drive_program() -> Path:
+    """Return where the simulated drive's program is."""
+    return _program(DRIVE, "wal-drive")
+
+
+def copy_program() -> Path:
+    """Return where direct_cp is."""
+    return _program(DIRECT_CP, "direct_cp")
+
+
+def compile_program(folder: Path, program: Path) -> None:
+    """Compile the folder's program, unless that was done for just these sources."""
     if program.exists():
         return
-    say("compiling the simulated drive")
+    say(f"compiling {program.name}")
     build = program.parent / "build"
     shutil.rmtree(program.parent, ignore_errors=True)
     # Warnings of a compiler that the tests have not seen are no reason to stop a user.
-    run(["meson", "setup", "-Dwerror=false", str(build), str(DRIVE)])
+    run(["meson", "setup", "-Dwerror=false", str(build), str(folder)])
     run(["meson", "compile", "-C", str(build)])
-    shutil.copy2(build / "wal-drive", program)
+    shutil.copy2(build / program.name, program)
 
 
 def main() -> int:
@@ -254,7 +263,8 @@ def main() -> int:
             if "test" in groups:
                 create_environment(LAB / "requirements-test.txt")
             if "drive" in groups:
-                build_drive()
+                compile_program(DRIVE, drive_program())
+                compile_program(DIRECT_CP, copy_program())
     except (SetupError, OSError) as error:
         say(str(error))
         return 3
