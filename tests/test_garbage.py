@@ -1,0 +1,134 @@
+"""Whatever a file holds, reading it gives an error that says so, or a right answer."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wallab import matrix, paths, series
+from wallab.errors import LabError
+from wallab.samples import Sample, SampleFile
+
+EXAMPLE = paths.LAB / "results" / "example-quick" / "samples.jsonl"
+SAMPLE = EXAMPLE.read_text().splitlines()[0]
+MATRIX = paths.MATRIX.read_text()
+SERIES = (paths.LAB / "patches" / "series.toml").read_text()
+
+# The same examples every time; a slow machine is no failure. A file is overwritten by each.
+modest = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
+)
+values = st.recursive(
+    scalars,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def mangled(draw: st.DrawFn, text: str) -> str:
+    """The text with a piece cut out, doubled, or replaced."""
+    begin = draw(st.integers(0, len(text)))
+    end = min(len(text), begin + draw(st.integers(0, 80)))
+    piece = draw(st.one_of(st.just(""), st.just(text[begin:end] * 2), st.text(max_size=10)))
+    return text[:begin] + piece + text[end:]
+
+
+@st.composite
+def replaced(draw: st.DrawFn, data: Any) -> Any:
+    """The data with something else somewhere in it."""
+    if isinstance(data, dict) and data and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from(sorted(data)))
+        return data | {key: draw(replaced(data[key]))}
+    return draw(values)
+
+
+def read_samples(file: Path, content: bytes) -> list[Sample] | None:
+    """Read the samples; None where an error names the file and the line."""
+    file.write_bytes(content)
+    try:
+        return SampleFile(file).read()
+    except LabError as error:
+        said = str(error)
+    assert f"{file}, line " in said
+    return None
+
+
+@modest
+@given(st.binary(max_size=200))
+def test_samples_of_any_bytes(tmp_path: Path, content: bytes) -> None:
+    found = read_samples(tmp_path / "samples.jsonl", content)
+    assert found in (None, [])
+
+
+@modest
+@given(replaced(json.loads(SAMPLE)))
+def test_samples_with_anything_in_them(tmp_path: Path, data: Any) -> None:
+    line = json.dumps(data)
+    found = read_samples(tmp_path / "samples.jsonl", f"{SAMPLE}\n{line}\n{SAMPLE}\n".encode())
+    assert found is None or len(found) == 3
+
+
+@modest
+@given(st.integers(0, len(SAMPLE.encode())))
+def test_samples_cut_anywhere(tmp_path: Path, place: int) -> None:
+    file = tmp_path / "samples.jsonl"
+    whole = f"{SAMPLE}\n".encode()
+    found = read_samples(file, whole + SAMPLE.encode()[:place])
+    # Cut just before its end of line the second sample is whole, but was never acknowledged.
+    assert found is not None
+    assert len(found) == (2 if place == len(SAMPLE.encode()) else 1)
+    assert SampleFile(file).set_aside_damaged_end() == (place > 0)
+    assert file.read_bytes() == whole
+
+
+def read_toml(read: Any, file: Path, content: str) -> Any:
+    """Read the file; None where an error names it."""
+    file.write_text(content, newline="")
+    try:
+        return read(file)
+    except LabError as error:
+        said = str(error)
+    assert str(file) in said
+    return None
+
+
+@modest
+@given(mangled(MATRIX))
+def test_matrix_mangled(tmp_path: Path, content: str) -> None:
+    found = read_toml(matrix.read, tmp_path / "matrix.toml", content)
+    if found is not None:
+        for experiment in found.experiment.values():
+            for preset in experiment.preset.values():
+                assert all(cell.keys() == experiment.axes.keys()
+                           for cell in matrix.cells(experiment, preset))  # fmt: skip
+
+
+@modest
+@given(mangled(SERIES))
+def test_series_mangled(tmp_path: Path, content: str) -> None:
+    for folder in (one for one in paths.PATCHES.iterdir() if one.is_dir()):
+        if not (tmp_path / folder.name).exists():
+            (tmp_path / folder.name).symlink_to(folder)
+    found = read_toml(series.read, tmp_path / "series.toml", content)
+    if found is not None:
+        assert found.variant.keys() <= tomllib.loads(content)["variant"].keys()
+
+
+@modest
+@given(st.text(max_size=200))
+@pytest.mark.parametrize("read", [matrix.read, series.read])
+def test_toml_of_any_text(tmp_path: Path, read: Any, content: str) -> None:
+    read_toml(read, tmp_path / "any.toml", content)

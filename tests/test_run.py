@@ -1,0 +1,200 @@
+"""A run on a mock test bed: what is kept, resumed and refused, whatever ends it."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wallab import jsonfile, ledger, manifest, matrix, paths, run, tabulation
+from wallab.errors import LabError, MachineError
+from wallab.manifest import Manifest
+from wallab.matrix import Cell
+from wallab.run import Run
+from wallab.samples import Sample, SampleFile
+from wallab.workload import Measured
+
+EXAMPLE = paths.LAB / "results" / "example-quick"
+
+
+class MockBed:
+    """Measures at once: 100 TPS, more in odd rounds."""
+
+    def __init__(self, end_after: int | None = None, error: BaseException | None = None) -> None:
+        self.methods: dict[str, tuple[str, ...]] = {}
+        self.values = ("tps",)
+        self.taken = 0
+        self.closed = 0
+        self._end_after = end_after
+        self._error = error
+
+    def open(self) -> dict[str, Any]:
+        return {"seconds": 1.0}
+
+    def lacks(self, cell: Cell) -> str:
+        return "not here" if cell["variant"] == "gather-write" else ""
+
+    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+        if self._error and self.taken == self._end_after:
+            raise self._error
+        self.taken += 1
+        return Sample(
+            cell=cell, round=round_number, position=position, started="", state="measured",
+            figures=Measured(100.0 + round_number % 2, 300, 0, 1.0, 1.0),
+            phases={"restore": 0.25, "measure": 3.5},
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for nothing that another run may have left on this machine."""
+    monkeypatch.setattr(ledger, "clear_dead", list)
+
+
+@pytest.fixture
+def plan() -> Manifest:
+    """The plan of a run of 12 cells, 8 of which can be measured."""
+    experiment, preset = matrix.choose(matrix.read(), "thread", "smoke")
+    preset = msgspec.structs.replace(preset, rounds=12, precision=3.0, control=None)
+    cells = tuple(matrix.cells(experiment, preset))
+    example = manifest.load(EXAMPLE)
+    return msgspec.structs.replace(
+        example, preset_name="smoke", experiment=experiment, preset=preset, cells=cells, seed=5,
+        drives={}, sessions=[], cost=None, template={}, not_applicable=(),
+    )  # fmt: skip
+
+
+def again(plan: Manifest) -> Manifest:
+    """The plan as a later command makes it."""
+    return jsonfile.loads(jsonfile.dumps(plan), Manifest)
+
+
+def test_precise_cells_stop_and_the_manifest_says_what_that_saved(
+    plan: Manifest, tmp_path: Path
+) -> None:
+    bed = MockBed()
+    samples = Run(tmp_path / "out", plan, bed).measure(resumed=False)
+    can = sum(cell["variant"] != "gather-write" for cell in plan.cells)
+    assert len(samples) == bed.taken == can * 8
+    kept = manifest.load(tmp_path / "out")
+    assert kept.cost is not None
+    assert len(kept.cost.stopped) == can
+    assert kept.cost.saved == pytest.approx(can * 4 * 3.75)
+    measured = sum(300 / sample.figures.tps for sample in samples if sample.figures)
+    assert kept.cost.measured == pytest.approx(measured, abs=0.1)
+    assert kept.cost.phases["restore"] == pytest.approx(can * 8 * 0.25)
+    rest = sum(kept.cost.phases.values())
+    assert kept.cost.overhead == pytest.approx(rest / measured, abs=0.01)
+    assert [session.ended for session in kept.sessions] == ["complete"]
+    assert bed.closed
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MachineError("drive gone")])
+@pytest.mark.parametrize("after", [0, 1, 13, 40])
+def test_resumed_run_measures_what_an_uninterrupted_one_does(
+    plan: Manifest, tmp_path: Path, after: int, error: BaseException
+) -> None:
+    whole = Run(tmp_path / "whole", again(plan), MockBed()).measure(resumed=False)
+    broken = MockBed(after, error)
+    with pytest.raises(type(error)):
+        Run(tmp_path / "out", again(plan), broken).measure(resumed=False)
+    assert broken.closed
+    assert manifest.load(tmp_path / "out").sessions[-1].ended == "interrupted"
+    with (tmp_path / "out" / run.SAMPLES).open("ab") as stream:
+        stream.write(b'{"cell":{"variant":"bo')  # as a kill in the midst of it leaves it
+    resumed = Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=True)
+    assert resumed == whole
+    assert len(manifest.load(tmp_path / "out").sessions) == 2
+    assert b'"bo' in (tmp_path / "out" / "samples.damaged").read_bytes()
+
+
+def test_max_time(plan: Manifest, tmp_path: Path) -> None:
+    bed = MockBed()
+    Run(tmp_path / "out", again(plan), bed).measure(resumed=False, max_seconds=0)
+    assert bed.taken == 0
+    assert manifest.load(tmp_path / "out").sessions[-1].ended == "out of time"
+    assert Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=True)
+
+
+def changed(**fields: Any) -> Callable[[Manifest], Manifest]:
+    """Return what replaces fields of a plan."""
+    return lambda plan: msgspec.structs.replace(plan, **fields)
+
+
+def other_build(**fields: Any) -> Callable[[Manifest], Manifest]:
+    """Return what replaces fields of the variant both's build."""
+
+    def change(plan: Manifest) -> Manifest:
+        both = msgspec.structs.replace(plan.builds["both"], **fields)
+        return msgspec.structs.replace(plan, builds=plan.builds | {"both": both})
+
+    return change
+
+
+def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
+    """Return what replaces fields of the machine."""
+    return lambda plan: msgspec.structs.replace(
+        plan, machine=msgspec.structs.replace(plan.machine, **fields)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed(name="other"), "in experiment"),
+        (changed(cells=()), "in cells"),
+        (changed(drives={"wal": {"rpm": "5400"}}), "in drives"),
+        (other_machine(kernel="6.99"), "in kernel"),
+        (other_machine(cpus=99), "in machine"),
+        (other_build(source="0000"), "in source"),
+        (other_build(patches=()), "in patch baseline, patch direct-io, patch gather-write"),
+        (other_build(compiler="tcc"), "in compiler"),
+        (other_build(key="0000"), "in options of the build"),
+    ],
+)
+def test_what_differs_is_named_and_nothing_touched(
+    plan: Manifest, tmp_path: Path, change: Callable[[Manifest], Manifest], said: str
+) -> None:
+    Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
+    before = (tmp_path / "out" / run.MANIFEST).read_bytes()
+    bed = MockBed()
+    with pytest.raises(LabError, match=f"{said}. Start a new run"):
+        Run(tmp_path / "out", change(again(plan)), bed).measure(resumed=True)
+    assert (bed.taken, (tmp_path / "out" / run.MANIFEST).read_bytes()) == (0, before)
+
+
+def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Run(tmp_path / "whole", again(plan), MockBed()).measure(resumed=False)
+    real, count = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal count
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == run.SAMPLES:
+            count += 1
+            if count > 5:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(MachineError, match=r"No space left on device.*--resume"):
+            Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False)
+    assert len(SampleFile(tmp_path / "out" / run.SAMPLES).read()) == 5
+    assert Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=True) == whole
+
+
+def test_moved_run_is_tabulated_to_the_same_bytes(plan: Manifest, tmp_path: Path) -> None:
+    Run(tmp_path / "out", plan, MockBed()).measure(resumed=False)
+    kinds = ("text", "markdown", "csv", "json")
+    shown = [tabulation.render(tabulation.results_of(tmp_path / "out"), kind) for kind in kinds]
+    shutil.move(tmp_path / "out", tmp_path / "elsewhere")
+    moved = tabulation.results_of(tmp_path / "elsewhere")
+    assert [tabulation.render(moved, kind) for kind in kinds] == shown
+    assert str(tmp_path) not in "".join(shown)
