@@ -1,20 +1,26 @@
 """A simulated drive that stays after the command that put it up: scripts/drive."""
 
 import contextlib
+import fcntl
 import hashlib
+import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from wallab import jsonfile, ledger, mounts, paths
+from wallab import jsonfile, ledger, mounts, paths, simulated
 from wallab.drivecontrol import DriveControl
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.simulated import SimulatedDrive
-from wallab.writecache import WriteCache
+from wallab.writecache import WriteCache, as_read_back
+
+_BLKFLSBUF = 0x1261  # linux/fs.h
 
 
 class HandDrive(msgspec.Struct, frozen=True):
@@ -100,11 +106,120 @@ def control(drive: HandDrive) -> DriveControl:
     return DriveControl(drive.control)
 
 
+def _kernel_mode(drive: HandDrive) -> Path:
+    return Path("/sys/block") / Path(drive.loop).name / "queue" / "write_cache"
+
+
+def set_write_cache(drive: HandDrive, state: WriteCache) -> dict[str, str]:
+    """Switch the drive's cache and tell the kernel; return what both read back as."""
+    wanted = as_read_back(state)
+    with contextlib.closing(control(drive)) as connection:
+        connection.ask(f"write-cache {wanted['drive']}")
+        try:
+            _kernel_mode(drive).write_text(wanted["kernel"])
+            kernel = _kernel_mode(drive).read_text().strip()
+        except OSError as error:
+            raise MachineError(f"{_kernel_mode(drive)}: {error.strerror}") from None
+        found = {"drive": str(connection.ask("state")["write_cache"]), "kernel": kernel}
+    if found != wanted:
+        raise MachineError(f"the write cache stays {found}, not {wanted}")
+    return found
+
+
+def become(drive: HandDrive, profile: str) -> HandDrive:
+    """Turn the drive into another one, with the same content; return what is known of it now."""
+    parameters = " ".join(f"{key}={value}" for key, value in simulated.profile(profile).items())
+    with contextlib.closing(control(drive)) as connection:
+        connection.ask_idle(f"profile {parameters}")
+    changed = msgspec.structs.replace(drive, profile=profile)
+    jsonfile.save(drive.folder / "drive.json", changed)
+    return changed
+
+
+def _wait_until_unused(drive: HandDrive, patience: float = 10) -> None:
+    """Wait until no mount of the file system is left, in no namespace; LabError past that (s).
+
+    A file system that lives on would go on with what it remembers.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            os.close(os.open(drive.loop, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"{drive.loop}: {error.strerror}: another mount namespace, of a container or "
+                    "of a running lab, still shows the file system; end that, then this works"
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _unmounted(drive: HandDrive) -> Iterator[DriveControl]:
+    """Unmount the file system, and mount it again with whatever the drive holds then."""
+    # The loop device would clear itself with its last user.
+    device = os.open(drive.loop, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        done = subprocess.run(["umount", drive.mount_point], capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(f"{done.stderr.strip()}; end what uses it, then this works")
+        try:
+            _wait_until_unused(drive)
+            with contextlib.closing(control(drive)) as connection:
+                yield connection
+        finally:
+            fcntl.ioctl(device, _BLKFLSBUF, 0)
+            mounts.mount(Path(drive.loop), drive.mount_point, drive.filesystem)
+    finally:
+        os.close(device)
+
+
+def snapshot(drive: HandDrive) -> None:
+    """Keep the present content for restore."""
+    with _unmounted(drive) as connection:
+        connection.ask_idle("snapshot")
+
+
+def restore(drive: HandDrive) -> None:
+    """Bring the content of the snapshot back."""
+    with contextlib.closing(control(drive)) as connection:
+        if not connection.ask("state")["snapshot"]:
+            raise LabError(f"{drive.mount_point}: there is no snapshot to restore")
+    with _unmounted(drive) as connection:
+        connection.ask_idle("restore")
+
+
+def power_on(drive: HandDrive) -> None:
+    """Switch the power on again; the file system is mounted anew and replays its journal."""
+    with _unmounted(drive) as connection:
+        connection.ask("power on")
+
+
+def power_off(drive: HandDrive, plan: str, patience: float) -> dict[str, object]:
+    """Cut the power as planned in the words of drive/README.md; return what it took.
+
+    Waits so many seconds for a cut that is planned for later; past that, LabError.
+    """
+    with contextlib.closing(control(drive)) as connection:
+        if connection.ask("state")["power"] == "off":
+            raise LabError(f"{drive.mount_point}: the power is off already; scripts/drive power-on")
+        connection.ask(f"power off {plan}".rstrip())
+        deadline = time.monotonic() + patience
+        while connection.ask("state")["power"] == "on":
+            if time.monotonic() > deadline:
+                raise LabError(f"the power is still on after {patience:g} s; the cut stays planned")
+            time.sleep(0.01)
+        return connection.ask("cut")
+
+
 def down(drive: HandDrive) -> None:
     """Unmount the drive and end it; its content is gone."""
     with contextlib.closing(control(drive)) as connection:
+        connection.ask("errors off")
         connection.ask("timing off")
-    queue = Path("/sys/block") / Path(drive.loop).name / "queue" / "write_cache"
+    queue = _kernel_mode(drive)
     with contextlib.suppress(OSError):
         queue.write_text("write back")
     try:

@@ -28,11 +28,23 @@ FILE_SYSTEMS = {
 }
 
 
+_PROFILES = paths.DRIVE / "profiles"
+
+
+def profiles() -> dict[str, str]:
+    """Return the profiles' names and what the first lines of each say of its drive."""
+    found = {}
+    for file in sorted(_PROFILES.glob("*.toml")):
+        head = file.read_text().split("\n#\n", 1)[0]
+        said = " ".join(line.lstrip("# ") for line in head.splitlines())
+        found[file.stem] = said.removeprefix(f"{file.stem}: ")
+    return found
+
+
 def profile(name: str) -> dict[str, str]:
     """Read the drive profile of that name: parameters of the drive as it takes them."""
-    folder = paths.DRIVE / "profiles"
-    file = folder / f"{name}.toml"
-    known = sorted(one.stem for one in folder.glob("*.toml"))
+    file = _PROFILES / f"{name}.toml"
+    known = profiles()
     if name not in known:
         raise LabError(f"no drive profile “{name}”; there are {', '.join(known)}")
     try:

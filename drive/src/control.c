@@ -158,6 +158,22 @@ static const char *run_errors(char *argument)
     return drive_errors(drive, &errors);
 }
 
+static const char *run_profile(char *argument)
+{
+    static char problem[512];
+    struct params params;
+    char *rest = argument;
+    char *word;
+
+    params_default(&params);
+    while ((word = strsep(&rest, " ")) != NULL)
+        if (!params_set(&params, word, problem, sizeof problem))
+            return problem;
+    if (!params_check(&params, problem, sizeof problem))
+        return problem;
+    return drive_profile(drive, &params);
+}
+
 static const char *run_trace(const char *argument)
 {
     if (strcmp(argument, "off") == 0)
@@ -204,6 +220,8 @@ static void run_command(char *line, FILE *out)
         problem = run_switch(argument, "on", "off", drive_flush_lies);
     } else if (strcmp(line, "destage") == 0) {
         problem = run_switch(argument, "resume", "pause", drive_destage);
+    } else if (strcmp(line, "profile") == 0) {
+        problem = run_profile(argument);
     } else if (strcmp(line, "snapshot") == 0) {
         problem = drive_snapshot(drive);
     } else if (strcmp(line, "restore") == 0) {
@@ -220,7 +238,7 @@ static void run_command(char *line, FILE *out)
         quitting = true;
     } else {
         problem = "unknown command; there are: state, counters, reset, timing, write-cache, "
-                  "flush-lies, destage, snapshot, restore, power, cut, errors, trace, quit";
+                  "flush-lies, destage, profile, snapshot, restore, power, cut, errors, trace, quit";
     }
 
     if (problem != NULL) {

@@ -322,6 +322,26 @@ const char *drive_destage(struct drive *d, bool running)
     return NULL;
 }
 
+const char *drive_profile(struct drive *d, const struct params *params)
+{
+    const char *problem = NULL;
+
+    if (d->size / SECTOR_BYTES > model_capacity(params))
+        return "such a drive is smaller than this one";
+    lock_at_present(d);
+    if (d->model.in_flight > 0) {
+        problem = in_flight;
+    } else {
+        model_settle(&d->model);
+        if (content_adopt(&d->content, params))
+            model_set_params(&d->model, params);
+        else
+            problem = "not enough memory";
+    }
+    unlock_and_deliver(d);
+    return problem;
+}
+
 const char *drive_snapshot(struct drive *d)
 {
     const char *problem = NULL;

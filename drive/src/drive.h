@@ -68,6 +68,7 @@ const char *drive_timing(struct drive *d, bool on);
 const char *drive_write_cache(struct drive *d, enum write_cache mode);
 const char *drive_flush_lies(struct drive *d, bool on);
 const char *drive_destage(struct drive *d, bool running);
+const char *drive_profile(struct drive *d, const struct params *params);
 const char *drive_snapshot(struct drive *d);
 const char *drive_restore(struct drive *d);
 const char *drive_power_off(struct drive *d, const struct cut_plan *plan);

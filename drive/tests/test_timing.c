@@ -264,6 +264,173 @@ static void test_conservation(void)
     rig_free(&rig);
 }
 
+/* --- command queues, stripes, flash ---------------------------------------------------- */
+
+/* Each choice is the nearest of those waiting: checked against a plan of each, made here. */
+static void test_shortest_positioning_first(void)
+{
+    static const char *const queued[] = {"queue_depth=16", "read_segments=0", NULL};
+    struct rig rig;
+    uint64_t seed = 11;
+    int checked = 0;
+
+    rig_init(&rig, SIZE, false, queued);
+    for (int round = 0; round < 40; round++) {
+        struct request *r[16];
+
+        for (int i = 0; i < 16; i++)
+            rig_submit(&rig, r[i] = rig_request(REQUEST_READ,
+                                                (int64_t)(rig_random(&seed) % 500000), 8, 0));
+        for (int left = 16; left > 0; left--) {
+            struct mechanism at;
+            int64_t best = INT64_MAX;
+            int64_t start;
+            const struct unit *u = &rig.model.unit[0];
+
+            while (u->task != HEADS_COMMAND || u->motion.start < rig.now)
+                rig_advance(&rig, model_next_event(&rig.model));
+            at = u->mechanism; /* where the heads were when they were given this */
+            start = u->motion.start;
+            for (int i = 0; i < 16; i++) {
+                struct motion m;
+
+                if (r[i]->done > r[i]->arrival && r[i]->done <= start)
+                    continue;
+                m = mechanism_plan(&at, r[i]->sector, 8, false, start);
+                if (m.seek_ns + m.rotate_ns < best)
+                    best = m.seek_ns + m.rotate_ns;
+            }
+            CHECK_EQUAL(u->motion.seek_ns + u->motion.rotate_ns, best);
+            checked++;
+            rig_advance(&rig, u->motion.end);
+        }
+        rig_finish(&rig);
+        for (int i = 0; i < 16; i++)
+            rig_release(r[i]);
+    }
+    CHECK_EQUAL(checked, 640);
+    rig_free(&rig);
+}
+
+/* Near requests without end do not keep a far one waiting for ever. */
+static void test_starvation(void)
+{
+    static const char *const patient[] = {"queue_depth=8", "read_segments=0",
+                                          "queue_patience_ns=100000000", NULL};
+    struct rig rig;
+    struct request *far = rig_request(REQUEST_READ, SIZE / SECTOR_BYTES - 8, 8, 0);
+    uint64_t seed = 12;
+
+    rig_init(&rig, SIZE, false, patient);
+    rig_submit(&rig, far);
+    for (int i = 0; i < 7; i++)
+        rig_submit(&rig, rig_request(REQUEST_READ, i * 100, 8, 0));
+    while (far->done == far->arrival && rig.now < 5000 * MS) {
+        rig_advance(&rig, model_next_event(&rig.model));
+        while (rig.open < 8)
+            rig_submit(&rig, rig_request(REQUEST_READ, (int64_t)(rig_random(&seed) % 2000), 8, 0));
+    }
+    CHECK(far->done > far->arrival, "starved");
+    CHECK(far->done - far->arrival < 100 * MS + 60 * MS, "waited %g ms",
+          (double)(far->done - far->arrival) / 1e6);
+    rig_finish(&rig);
+    rig_free(&rig);
+}
+
+/* N spindles: N times the rate in sequence, and a request within a chunk moves one of them. */
+static void test_stripes(void)
+{
+    static const char *const one[] = {"read_segments=0", "queue_depth=32", NULL};
+    static const char *const four[] = {"read_segments=0", "queue_depth=32", "units=4", NULL};
+    double took[2];
+    struct rig rig;
+
+    for (int i = 0; i < 2; i++) {
+        rig_init(&rig, SIZE, false, i == 0 ? one : four);
+        for (int64_t k = 0; k < 64; k++)
+            rig_submit(&rig, rig_request(REQUEST_WRITE, k * 1024, 1024, (int)k + 1));
+        rig_finish(&rig);
+        took[i] = (double)rig.now;
+        for (int64_t k = 0; k < 64; k++)
+            CHECK_EQUAL(rig_media(&rig, k * 1024 + 1023), k + 1);
+        rig_free(&rig);
+    }
+    CHECK(took[0] / took[1] > 3 && took[0] / took[1] < 5, "%g times as fast", took[0] / took[1]);
+    rig_init(&rig, SIZE, false, four);
+    rig_read(&rig, 128 + 8, 16);
+    CHECK_EQUAL(rig.model.counters.media_reads, 1);
+    rig_read(&rig, 128 - 8, 16); /* across the end of a chunk */
+    CHECK_EQUAL(rig.model.counters.media_reads, 3);
+    /* Every sector is in one place, and back. */
+    for (int64_t s = 0; s < 5000; s++) {
+        int64_t unit = stripes_unit(&rig.model.stripes, s);
+
+        CHECK_EQUAL(stripes_host(&rig.model.stripes, unit,
+                                 stripes_local(&rig.model.stripes, unit, s)), s);
+    }
+    rig_free(&rig);
+}
+
+static void test_flash(void)
+{
+    static const char *const flash[] = {"read_segments=0", "queue_depth=32", "units=8",
+                                        "stripe_bytes=16384", "flash_bytes=1073741824",
+                                        "flash_read_ns=50000", "flash_program_ns=200000",
+                                        "flash_bytes_per_s=100000000", "command_overhead_ns=10000",
+                                        NULL};
+    struct rig rig;
+    int64_t start;
+
+    rig_init(&rig, SIZE, false, flash);
+    start = rig.now;
+    CHECK_EQUAL(rig_read(&rig, 77 * 32, 8) - start, 10 * US + 50 * US + 40960);
+    start = rig.now;
+    CHECK_EQUAL(rig_write(&rig, 5 * 32, 8, 3) - start, 10 * US + 200 * US + 40960);
+    CHECK_EQUAL(rig_media(&rig, 5 * 32 + 7), 3);
+    /* A request over all channels takes the time of its part on each. */
+    start = rig.now;
+    CHECK_EQUAL(rig_write(&rig, 0, 8 * 32, 4) - start, 10 * US + 200 * US + 163840);
+    /* One on each channel at the same time. */
+    start = rig.now;
+    for (int i = 0; i < 8; i++)
+        rig_submit(&rig, rig_request(REQUEST_READ, i * 32, 8, 0));
+    rig_finish(&rig);
+    CHECK_EQUAL(rig.now - start, 10 * US + 50 * US + 40960);
+    rig_free(&rig);
+}
+
+/* A queued flush lets reads by, and ends although they never stop. */
+static void test_queued_flush(void)
+{
+    static const char *const queued[] = {"queue_depth=8", "read_segments=0", "queued_flush=1",
+                                         NULL};
+    struct rig rig;
+    struct request *flush = rig_request(REQUEST_FLUSH, 0, 0, 0);
+    struct request *read;
+    uint64_t seed = 13;
+    int passed = 0;
+
+    rig_init(&rig, SIZE, true, queued);
+    model_set_destage(&rig.model, false);
+    for (int i = 0; i < 20; i++)
+        rig_write(&rig, i * 4000, PAGE, i + 1);
+    rig_submit(&rig, flush);
+    while (flush->done == flush->arrival && rig.now < 5000 * MS) {
+        read = rig_request(REQUEST_READ, 100000 + (int64_t)(rig_random(&seed) % 100000), 8, 0);
+        rig_submit(&rig, read);
+        rig_submit(&rig, rig_request(REQUEST_WRITE, 200000 + passed * 64, 8, 1));
+        while (read->done == read->arrival)
+            rig_advance(&rig, model_next_event(&rig.model));
+        passed += flush->done == flush->arrival;
+    }
+    CHECK(flush->done > flush->arrival, "the flush never ends");
+    CHECK(passed > 5, "%d reads passed", passed);
+    for (int i = 0; i < 20; i++)
+        CHECK_EQUAL(rig_media(&rig, i * 4000), i + 1);
+    rig_finish(&rig);
+    rig_free(&rig);
+}
+
 static void test_constant_latency(void)
 {
     static const char *const constant[] = {"constant_latency_ns=5000000", NULL};
@@ -293,6 +460,11 @@ int main(void)
     test_read_ahead();
     test_angle();
     test_conservation();
+    test_shortest_positioning_first();
+    test_starvation();
+    test_stripes();
+    test_flash();
+    test_queued_flush();
     test_constant_latency();
     return 0;
 }

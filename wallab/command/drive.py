@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -16,12 +17,17 @@ from wallab.writecache import WRITE_CACHES, WriteCache
 
 EPILOG = """\b
 Examples:
+  scripts/drive profiles
   scripts/drive up --profile ata-2005 --write-cache off /mnt/x
-  scripts/drive counters /mnt/x
+  scripts/drive state /mnt/x
+  scripts/drive cache /mnt/x on-unflushed
+  scripts/drive power-cut /mnt/x --writes 100 --within 50 --keep 0.3 --seed 7
+  scripts/drive power-on /mnt/x
   scripts/drive down /mnt/x
   scripts/drive restore
 """
 
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 
@@ -90,6 +96,121 @@ def counters(directory: Path) -> None:
     """Print the drive's state and counters as JSON."""
     with contextlib.closing(handdrive.control(handdrive.find(directory))) as drive:
         print(jsonfile.pretty({"state": drive.ask("state"), "counters": drive.reading()}))
+
+
+@command.command()
+@AS_JSON
+def profiles(as_json: bool) -> None:
+    """List the drives that can be simulated."""
+    found = simulated.profiles()
+    if as_json:
+        print(jsonfile.pretty(found))
+        return
+    for name, said in found.items():
+        print(textwrap.fill(said, 100, initial_indent=f"{name:15} ", subsequent_indent=" " * 16))
+
+
+@command.command()
+@DIRECTORY
+@AS_JSON
+def state(directory: Path, as_json: bool) -> None:
+    """Print how the drive is switched."""
+    drive = handdrive.find(directory)
+    with contextlib.closing(handdrive.control(drive)) as connection:
+        found = connection.ask("state")
+    if as_json:
+        print(jsonfile.pretty(found))
+        return
+    print(f"profile        {drive.profile}")
+    for key in ("power", "timing", "write_cache", "flush_lies", "destage", "errors"):
+        print(f"{key.replace('_', ' '):14} {found[key]}")
+    print(
+        f"size           {found['size'] >> 20} MB, {found['base_bytes'] >> 20} MB of it in memory"
+    )
+    print(f"only in cache  {found['dirty_bytes'] >> 10} kB")
+    print(f"snapshot       {'yes' if found['snapshot'] else 'none'}")
+
+
+@command.command()
+@DIRECTORY
+@click.argument("mode", type=click.Choice(WRITE_CACHES))
+def cache(directory: Path, mode: WriteCache) -> None:
+    """Switch the drive's write cache, and tell the kernel."""
+    found = handdrive.set_write_cache(handdrive.find(directory), mode)
+    print(
+        f"write cache {mode}: the drive's is {found['drive']}, the kernel is told {found['kernel']}"
+    )
+
+
+@command.command()
+@DIRECTORY
+@click.argument("name")
+def profile(directory: Path, name: str) -> None:
+    """Turn the drive into another one, with the same content."""
+    print(f"{directory}: {handdrive.become(handdrive.find(directory), name).profile}")
+
+
+@command.command()
+@DIRECTORY
+@click.argument("switch", type=click.Choice(["on", "off"]))
+def timing(directory: Path, switch: str) -> None:
+    """Let the drive take its time, or (for setting up) none."""
+    with contextlib.closing(handdrive.control(handdrive.find(directory))) as drive:
+        drive.ask(f"timing {switch}")
+
+
+@command.command()
+@DIRECTORY
+def snapshot(directory: Path) -> None:
+    """Keep the present content; nothing may use the directory."""
+    handdrive.snapshot(handdrive.find(directory))
+
+
+@command.command()
+@DIRECTORY
+def rollback(directory: Path) -> None:
+    """Bring the content of the snapshot back; nothing may use the directory."""
+    handdrive.restore(handdrive.find(directory))
+
+
+@command.command()
+@DIRECTORY
+@click.argument("file", type=click.Path(path_type=Path))
+def trace(directory: Path, file: Path) -> None:
+    """Record every request in FILE (drive/TRACE.md) until FILE is “off”."""
+    where = "off" if str(file) == "off" else file.absolute()
+    with contextlib.closing(handdrive.control(handdrive.find(directory))) as drive:
+        drive.ask(f"trace {where}")
+
+
+@command.command("power-cut")
+@DIRECTORY
+@click.option("--writes", type=click.IntRange(1), help="After so many more writes.")
+@click.option("--within", type=click.IntRange(1), help="At a random moment of so many ms.")
+@click.option("--keep", type=click.FloatRange(0, 1), help="Share of the cache that is written.")
+@click.option("--seed", type=click.IntRange(0), help="Of the moment and of the share.")
+@click.option("--patience", default=60.0, show_default=True, help="Wait so long (s) for it.")
+@AS_JSON
+def power_cut(directory: Path, patience: float, as_json: bool, **plan: float | None) -> None:
+    """Cut the drive's power, and print what that took.
+
+    Everything fails from then on, until `power-on`.
+    """
+    words = " ".join(f"{key}={value}" for key, value in plan.items() if value is not None)
+    found = handdrive.power_off(handdrive.find(directory), words, patience)
+    if as_json:
+        print(jsonfile.pretty(found))
+        return
+    print(f"the power is off; requests that failed with it: {found['failed']}")
+    print(f"sectors that only the cache had: {found['lost_sectors']} lost, "
+          f"{found['kept_sectors']} kept")  # fmt: skip
+
+
+@command.command("power-on")
+@DIRECTORY
+def power_on(directory: Path) -> None:
+    """Switch the power on, and mount the file system again; it replays its journal."""
+    handdrive.power_on(handdrive.find(directory))
 
 
 @command.command()
