@@ -1,0 +1,170 @@
+"""Faults planted in the drive's model, each of which its tests must find."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wallab import paths
+
+FAULTS = {
+    "a power cut keeps the cache": ("model", "if (chance(&seed, keep)) {", "if (true) {"),
+    "a power cut loses what the battery keeps": (
+        "model",
+        "    if (m->write_cache == CACHE_BATTERY)\n        m->cut.kept_sectors",
+        "    if (false)\n        m->cut.kept_sectors",
+    ),
+    "a torn destage is not saved by the battery": (
+        "model",
+        "m->medium->restage(m->medium->context, unit, passed);",
+        "",
+    ),
+    "a write is never torn": (
+        "model",
+        "write_part(m, u, passed);",
+        "write_part(m, u, u->motion.count);",
+    ),
+    "what a cut took is not told": (
+        "model",
+        "m->medium->lost(m->medium->context, sector, count);",
+        "(void)sector;",
+    ),
+    "a planned cut comes a write early": (
+        "model",
+        "--m->cut_plan.writes == 0",
+        "--m->cut_plan.writes <= 1",
+    ),
+    "a flush does not wait": (
+        "model",
+        "enter(m, command, PHASE_FLUSHING, 0);",
+        "end_command(m, command, 0);",
+    ),
+    "a flush is no barrier": (
+        "model",
+        "bool barrier = !m->params.queued_flush;",
+        "bool barrier = false;",
+    ),
+    "new writes keep a queued flush from its end": (
+        "model",
+        "first_in(m, PHASE_FLUSHING) != NULL ||",
+        "",
+    ),
+    "FUA goes to the cache": ("model", "(r->fua && m->write_cache != CACHE_BATTERY)", "false"),
+    "an older version in the cache outlives a write past it": (
+        "model",
+        "supersede(m, first, run);",
+        "",
+    ),
+    "commands of the same sectors meet in the drive": (
+        "model",
+        "command->sector < r->sector + r->count && r->sector",
+        "false && r->sector",
+    ),
+    "requests of the same sectors overtake each other": (
+        "scheduler",
+        "older->sector < request->sector + request->count &&",
+        "false &&",
+    ),
+    "the shortest seek is taken, wherever the platter is": (
+        "model",
+        "if (motion.seek_ns + motion.rotate_ns < best_ns) {",
+        "motion.rotate_ns = 0;\n        if (motion.seek_ns < best_ns) {",
+    ),
+    "a far command starves": (
+        "model",
+        "m->now - oldest->asked > m->params.queue_patience_ns",
+        "false",
+    ),
+    "errors hit all sectors": (
+        "model",
+        "r->kind != REQUEST_FLUSH && (r->sector >= e->end",
+        "false && (r->sector >= e->end",
+    ),
+    "the wait for the sector is not counted": (
+        "model",
+        "c->rotate_ns += (uint64_t)motion->rotate_ns;",
+        "",
+    ),
+    "the controller takes no time": (
+        "model",
+        "enter(m, command, PHASE_OVERHEAD, m->params.command_overhead_ns);",
+        "enter(m, command, PHASE_OVERHEAD, 0);",
+    ),
+    "the cache has no limit": ("cache", "<= c->capacity;", ">= 0;"),
+    "a read misses what is being destaged": (
+        "content",
+        "        if (first < last)\n            memcpy(to + bytes(first - r->sector),\n"
+        "                   staged_at",
+        "        if (false)\n            memcpy(to + bytes(first - r->sector),\n"
+        "                   staged_at",
+    ),
+    "restore keeps the changes": (
+        "store",
+        "    sectors_clear(&s->changed);\n    return",
+        "    return",
+    ),
+    "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
+}
+
+TESTS = ("cache", "timing", "random", "parts")
+FLAGS = ["-std=gnu11", "-O1", "-D_GNU_SOURCE"]
+
+
+def run(command: list[str | Path]) -> None:
+    """Run a compiler; its messages are shown if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def compile_(source: Path, target: Path) -> None:
+    """Compile one C file of the drive; its own folder is where it looks for headers, too."""
+    run(["gcc", *FLAGS, "-iquote", paths.DRIVE / "src", "-c", source, "-o", target])
+
+
+def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
+    """Link one of the model's tests."""
+    program = folder / f"test-{test}"
+    run(["gcc", *(objects[name] for name in (*MODEL, "rig", f"test_{test}")), "-lm", "-o", program])
+    return program
+
+
+MODEL = ("cache", "content", "counters", "geometry", "histogram", "mechanism", "model", "params",
+         "readahead", "scheduler", "sectors", "seek", "store")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The model and its tests, compiled without a fault."""
+    folder = tmp_path_factory.mktemp("objects")
+    sources = [paths.DRIVE / "src" / f"{name}.c" for name in MODEL]
+    sources += [paths.DRIVE / "tests" / f"{name}.c"
+                for name in ("rig", *(f"test_{test}" for test in TESTS))]  # fmt: skip
+    for source in sources:
+        compile_(source, folder / f"{source.stem}.o")
+    return {source.stem: folder / f"{source.stem}.o" for source in sources}
+
+
+def verdict(program: Path, test: str) -> int:
+    """Run a test; what hangs has failed, too."""
+    rounds = ["4"] if test == "random" else []
+    try:
+        return subprocess.run([program, *rounds], capture_output=True, timeout=300).returncode
+    except subprocess.TimeoutExpired:
+        return 124
+
+
+def test_without_a_fault_nothing_is_found(objects: dict[str, Path], tmp_path: Path) -> None:
+    for test in TESTS:
+        assert verdict(links(objects, tmp_path, test), test) == 0, test
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_found(objects: dict[str, Path], tmp_path: Path, fault: str) -> None:
+    name, right, wrong = FAULTS[fault]
+    text = (paths.DRIVE / "src" / f"{name}.c").read_text()
+    assert text.count(right) == 1, f"{name}.c has changed: plant this fault anew"
+    planted = tmp_path / f"{name}.c"
+    planted.write_text(text.replace(right, wrong))
+    compile_(planted, tmp_path / f"{name}.o")
+    mutated = objects | {name: tmp_path / f"{name}.o"}
+    assert any(verdict(links(mutated, tmp_path, test), test) for test in TESTS)
