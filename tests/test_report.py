@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from browser import Browser, lacking
 from selenium.webdriver.common.keys import Keys
 
-from wallab import paths, tabulation
+from wallab import matrix, paths, reference, summary, table, tabulation
 from wallab.export import plots, svg
 from wallab.tabulation import Results
 
@@ -103,7 +104,7 @@ def test_plots_are_drawings(found: Results, evil: Path, kind: str) -> None:
 
 
 def test_bars_are_as_long_as_the_figures(found: Results) -> None:
-    drawing = ElementTree.fromstring(plots.tps(found.table).file())  # noqa: S314
+    drawing = ElementTree.fromstring(plots.bars(found.table).file())  # noqa: S314
     bars = [
         float(one.get("width", "nan"))
         for one in drawing.iter("{http://www.w3.org/2000/svg}rect")
@@ -333,6 +334,41 @@ def test_screenshot(tmp_path: Path) -> None:
 def test_old_samples_without_the_new_fields(found: Results) -> None:
     assert all(s.figures is None or s.figures.course is None for s in found.samples)
     assert "TPS of each second" not in tabulation.render(found, "html")
+
+
+def test_other_experiments_show_their_own_figures(found: Results) -> None:
+    """A scan's time instead of TPS, no WAL drive, and a control, which is in no figure."""
+    experiment, preset = matrix.choose(matrix.read(), "read-ahead", "smoke")
+    cells = matrix.cells(experiment, preset)
+    plan = msgspec.structs.replace(
+        found.plan, experiment=experiment, preset=preset, cells=tuple(cells)
+    )
+    samples = [
+        msgspec.structs.replace(
+            found.samples[0], cell=cell, round=number, position=position, drive={}, wal=None,
+            open_flags={}, values={"scan_ms": 1000.0 + 100 * position + number, "scan_mb_s": 31.5},
+            control=control,
+        )
+        for number in (1, 2, 3)
+        for position, cell in enumerate(cells, 1)
+        for control in (False, True)
+    ]  # fmt: skip
+    published = reference.load("read-ahead")
+    laid_out = table.lay_out(plan, summary.summarize(plan, samples, published), published)
+    results = Results(plan, samples, laid_out)
+    shown = tabulation.render(results, "html")
+    for expected in (
+        "scan, ms with intervals",
+        '<h2 id="tps-title">scan, ms</h2>',
+        ">1102!<",
+        "scan, MB/s",
+        ">31.5",
+        "kB a drive read",
+    ):
+        assert expected in shown
+    assert shown.count("round 2: ") == len(cells)
+    assert "scan, ms, 95% interval" in tabulation.render(results, "svg")
+    assert tabulation.render(results, "svg-heads").count("<text") < 20
 
 
 def test_course_of_a_sample_is_drawn(found: Results, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 
 PAGES: dict[str, Callable[[Results], str]] = {
     "html": lambda found: html.render(found.plan, found.samples, found.table),
-    "svg": lambda found: plots.tps(found.table).file(),
+    "svg": lambda found: plots.bars(found.table).file(),
     "svg-heads": lambda found: plots.heads(found.table).file(),
-    "svg-drift": lambda found: plots.drift(found.samples).file(),
+    "svg-drift": lambda found: plots.drift(found.samples, found.table.values[0]).file(),
 }
 """What shows more than the table has."""
 
@@ -41,7 +41,7 @@ FILES = {
     "markdown": "table.md",
     "csv": "table.csv",
     "html": "report.html",
-    "svg": "tps.svg",
+    "svg": "bars.svg",
     "svg-heads": "heads.svg",
     "svg-drift": "drift.svg",
 }

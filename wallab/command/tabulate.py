@@ -19,7 +19,7 @@ Examples:
   scripts/tabulate results/20261121-012233-thread
   scripts/tabulate latest --format markdown
   scripts/tabulate latest --format html > report.html
-  scripts/tabulate latest --format svg > tps.svg
+  scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
   scripts/tabulate latest --against results/20261120-011500-thread
   scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5

@@ -11,11 +11,13 @@ import msgspec
 from markupsafe import Markup
 
 from wallab import evidence
+from wallab.estimate import Estimate
 from wallab.export import footnotes, plots, text
 from wallab.manifest import Manifest
 from wallab.samples import Sample
 from wallab.summary import Summary
 from wallab.table import Table, axis_title, value_title
+from wallab.values import VALUES
 
 _PAGE = Path(__file__).parent / "page"
 
@@ -32,6 +34,11 @@ class CellView(msgspec.Struct, frozen=True):
     row: str
     column: str
     cell: Summary
+    figure: Estimate | None
+    """The first of the table's values."""
+    mean: str
+    spread: str
+    published: str
     bar: dict[str, float]
     """Where the bar, its interval and the published mark end: shares of the axis, two scales."""
     reasons: tuple[str, ...]
@@ -57,7 +64,7 @@ class CellView(msgspec.Struct, frozen=True):
         return sum(a for a, _ in found) / len(found), sum(b for _, b in found) / len(found)
 
 
-def _bar(cell: Summary, most: float, least: float) -> dict[str, float]:
+def _bar(table: Table, cell: Summary, most: float, least: float) -> dict[str, float]:
     """Place the cell's figures on a linear and on a logarithmic axis."""
     decades = math.log10(most / least)
 
@@ -66,9 +73,10 @@ def _bar(cell: Summary, most: float, least: float) -> dict[str, float]:
         return {name: round(value / most, 4), f"log-{name}": round(min(1.0, log), 4)}
 
     found: dict[str, float] = {}
-    if cell.tps:
-        found |= places("value", cell.tps.mean)
-    if ends := plots.interval(cell):
+    figure = plots.figure(table, cell)
+    if figure:
+        found |= places("value", figure.mean)
+    if ends := plots.interval(figure):
         found |= places("low", ends[0]) | places("high", ends[1])
     if cell.reference is not None:
         found |= places("mark-at", cell.reference)
@@ -77,22 +85,21 @@ def _bar(cell: Summary, most: float, least: float) -> dict[str, float]:
 
 def _floor(table: Table) -> float:
     """Return the power of ten that a logarithmic axis begins at."""
-    found = [
-        value
-        for row in table.rows
-        for cell in filter(None, row.cells)
-        for value in (cell.tps.mean if cell.tps else None, cell.reference)
-        if value is not None and value > 0
-    ]
+    found = []
+    for cell in (cell for row in table.rows for cell in row.cells if cell):
+        figure = plots.figure(table, cell)
+        found += [value for value in (figure and figure.mean, cell.reference) if value]
     return 10.0 ** math.floor(math.log10(min(found, default=1.0)))
 
 
 def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[CellView | None]]:
     """Return the page's cells, row by row."""
     most, least = plots.ceiling(table), _floor(table)
+    mean, spread, published = text.first(table)
     by_cell: dict[tuple[str, ...], list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
-        by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
+        if not sample.control:
+            by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
     rows: list[list[CellView | None]] = []
     number = 0
     for row in table.rows:
@@ -112,7 +119,11 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                     row=footnotes.row_title(table, row),
                     column=column,
                     cell=cell,
-                    bar=_bar(cell, most, least),
+                    figure=plots.figure(table, cell),
+                    mean=mean(cell),
+                    spread=spread(cell),
+                    published=published(cell),
+                    bar=_bar(table, cell, most, least),
                     reasons=evidence.explain(cell.evidence) if cell.evidence else (),
                     heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
                     samples=tuple(own),
@@ -124,13 +135,18 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
     return rows
 
 
-def _phases(samples: list[Sample]) -> list[tuple[str, float]]:
-    """Return the seconds that each phase took, all samples together."""
+def _phases(plan: Manifest, samples: list[Sample]) -> list[tuple[str, float]]:
+    """Return what the run's seconds went to; runs of before have no account of their own."""
+    if plan.cost:
+        return [("measured by pgbench", plan.cost.measured), *plan.cost.phases.items()]
+    measured = sum(sample.figures.seconds for sample in samples if sample.figures)
     total: dict[str, float] = {}
     for sample in samples:
         for phase, seconds in sample.phases.items():
             total[phase] = total.get(phase, 0.0) + seconds
-    return list(total.items())
+    if "measure" in total:
+        total["measure"] -= measured
+    return [("measured by pgbench", measured), *total.items()]
 
 
 def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -213,14 +229,20 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         table=table,
         show=text,
         remarks=footnotes.remarks(table),
-        further=text.values(table) if table.values != ("tps",) else [],
+        value=VALUES[table.values[0]].title,
+        # The other values, each with its interval and what was published of it.
+        further=text.values(table)[3 if table.reference else 2 :],
+        values=table.values[1:],
+        titles=[VALUES[name].title for name in table.values[1:]],
+        digits=[VALUES[name].digits for name in table.values],
         title_of=value_title,
         floor=_floor(table),
         heads=plots.HEADS,
-        drift=Markup(plots.drift(samples).inline()),  # noqa: S704 - svg escapes
+        drift=Markup(plots.drift(samples, table.values[0]).inline()),  # noqa: S704 - svg escapes
         samples=samples,
         measured=sum(1 for s in samples if s.state == "measured"),
-        phases=_phases(samples),
+        phases=_phases(plan, samples),
+        cost=plan.cost,
         environment=_environment(plan),
         style=Markup((_PAGE / "page.css").read_text()),  # noqa: S704 - the lab's own
         script=Markup(script),  # noqa: S704 - the lab's own

@@ -1,14 +1,17 @@
-"""Plots of a run: TPS with intervals, the heads' time, drift over the rounds, a cell's course."""
+"""Plots of a run: bars with intervals, the heads' time, drift over the rounds, a cell's course."""
 
 import math
 import statistics
 
 from wallab import evidence
+from wallab.estimate import Estimate
 from wallab.export import footnotes, text
 from wallab.export.svg import Drawing
 from wallab.samples import Sample
 from wallab.summary import Summary
 from wallab.table import Table
+from wallab.values import VALUES
+from wallab.values import of as value_of
 
 HEADS = ("waited", "moved", "transferred", "idle")
 """What the heads do, in the order of the plots."""
@@ -16,21 +19,26 @@ HEADS = ("waited", "moved", "transferred", "idle")
 _LEFT, _BAR, _RIGHT, _STEP = 190, 420, 130, 20
 
 
-def interval(cell: Summary) -> tuple[float, float] | None:
-    """Return the ends of the 95% interval of TPS; None without one."""
-    if cell.tps is None or cell.tps.half_width is None:
+def figure(table: Table, cell: Summary) -> Estimate | None:
+    """Return the cell's figure that the plots show: the first of its table."""
+    return cell.values.get(table.values[0])
+
+
+def interval(found: Estimate | None) -> tuple[float, float] | None:
+    """Return the ends of the 95% interval; None without one."""
+    if found is None or found.half_width is None:
         return None
-    return max(0.0, cell.tps.mean - cell.tps.half_width), cell.tps.mean + cell.tps.half_width
+    return max(0.0, found.mean - found.half_width), found.mean + found.half_width
 
 
 def ceiling(table: Table) -> float:
-    """Return the largest figure that a plot of TPS has to show."""
-    found = [1.0]
+    """Return the largest figure that the bars have to show."""
+    largest = [1.0]
     for row in table.rows:
         for cell in filter(None, row.cells):
-            found += [cell.reference or 0, cell.tps.mean if cell.tps else 0]
-            found += interval(cell) or ()
-    return max(found)
+            found = figure(table, cell)
+            largest += [cell.reference or 0, found.mean if found else 0, *(interval(found) or ())]
+    return max(largest)
 
 
 def step(largest: float, parts: int = 5) -> float:
@@ -47,7 +55,7 @@ def _rows(table: Table) -> list[tuple[str, list[tuple[str, Summary]]]]:
             [
                 (column, cell)
                 for column, cell in zip(table.columns, row.cells, strict=True)
-                if cell and cell.tps
+                if cell and figure(table, cell)
             ],
         )
         for row in table.rows
@@ -65,29 +73,32 @@ def _frame(table: Table, what: str, label: str) -> tuple[Drawing, float]:
     return drawing, 74
 
 
-def tps(table: Table) -> Drawing:
-    """Draw a bar for the TPS of each measured cell, with its interval and the published figure."""
-    what = "TPS, 95% interval"
+def bars(table: Table) -> Drawing:
+    """Draw a bar for each measured cell, with its interval and the published figure."""
+    title = VALUES[table.values[0]].title
+    what = f"{title}, 95% interval"
     if table.reference:
         what += f"; ● {table.reference.title}"
-    drawing, y = _frame(table, what, f"{table.title}: TPS of each cell with 95% intervals")
+    drawing, y = _frame(table, what, f"{table.title}: {title} of each cell with 95% intervals")
     most = ceiling(table)
     scale = _BAR / most
-    for title, cells in _rows(table):
+    mean, spread, _ = text.first(table)
+    for name, cells in _rows(table):
         y += 22
-        drawing.text(8, y, title)
+        drawing.text(8, y, name)
         for tick in range(int(most / step(most)) + 1):
             x = _LEFT + tick * step(most) * scale
             drawing.line(x, y + 8, x, y + 8 + len(cells) * _STEP, "rule")
             drawing.text(x, y, f"{tick * step(most):g}", "muted", anchor="middle")
         y += 8
         for column, cell in cells:
-            assert cell.tps
+            found = figure(table, cell)
+            assert found
             middle = y + _STEP / 2
             drawing.text(_LEFT - 8, middle + 4, column, "muted", anchor="end")
-            drawing.rect(_LEFT, y + 4, cell.tps.mean * scale, _STEP - 8, "accent")
-            end = max(cell.tps.mean, cell.reference or 0)
-            if ends := interval(cell):
+            drawing.rect(_LEFT, y + 4, found.mean * scale, _STEP - 8, "accent")
+            end = max(found.mean, cell.reference or 0)
+            if ends := interval(found):
                 end = max(end, ends[1])
                 low, high = (_LEFT + one * scale for one in ends)
                 drawing.line(low, middle, high, middle, "ink")
@@ -95,7 +106,7 @@ def tps(table: Table) -> Drawing:
                 drawing.line(high, middle - 4, high, middle + 4, "ink")
             if cell.reference is not None:
                 drawing.dot(_LEFT + cell.reference * scale, middle, "mark", radius=3.5)
-            shown = " ".join(filter(None, (text.tps(cell), text.spread(cell))))
+            shown = " ".join(filter(None, (mean(cell), spread(cell))))
             drawing.text(_LEFT + end * scale + 8, middle + 4, shown)
             y += _STEP
     return drawing
@@ -131,23 +142,26 @@ def heads(table: Table) -> Drawing:
     return drawing
 
 
-def _order(samples: list[Sample]) -> list[Sample]:
-    return sorted((s for s in samples if s.figures), key=lambda s: (s.round, s.position))
+def drift(samples: list[Sample], name: str) -> Drawing:
+    """Draw each sample relative to its cell's mean, in the order in which they were measured.
 
-
-def drift(samples: list[Sample]) -> Drawing:
-    """Draw each sample relative to its cell's mean, in the order in which they were measured."""
-    ordered = _order(samples)
-    means: dict[tuple[str, ...], list[float]] = {}
-    for sample in ordered:
-        if sample.figures:
-            means.setdefault(tuple(sample.cell.values()), []).append(sample.figures.tps)
-    values = [
-        (sample, sample.figures.tps / statistics.fmean(means[tuple(sample.cell.values())]))
-        for sample in ordered
-        if sample.figures
+    `name` is the figure's, one of wallab.values.
+    """
+    found = [
+        (sample, figure)
+        for sample in sorted(samples, key=lambda s: (s.round, s.position))
+        if (figure := value_of(sample, name)) is not None and not sample.control
     ]
-    far = max([0.1, *(abs(value - 1) for _, value in values)])
+    by_cell: dict[tuple[str, ...], list[float]] = {}
+    for sample, figure in found:
+        by_cell.setdefault(tuple(sample.cell.values()), []).append(figure)
+    means = {cell: statistics.fmean(figures) for cell, figures in by_cell.items()}
+    values = [
+        (sample, figure, figure / mean)
+        for sample, figure in found
+        if (mean := means[tuple(sample.cell.values())])
+    ]
+    far = max([0.1, *(abs(value - 1) for _, _, value in values)])
     width, height, left, top = 740, 230, 48, 12
     drawing = Drawing(
         width,
@@ -167,22 +181,22 @@ def drift(samples: list[Sample]) -> Drawing:
         drawing.text(left - 6, at(1 + share) + 4, f"{share:+.0%}", "muted", anchor="end")
     room = (width - left - 8) / max(1, len(values))
     begin = 0
-    rounds = sorted({sample.round for sample, _ in values})
+    rounds = sorted({sample.round for sample, _, _ in values})
     for number in rounds:
-        of_round = [value for sample, value in values if sample.round == number]
+        of_round = [value for sample, _, value in values if sample.round == number]
         end = begin + len(of_round)
         middle = statistics.median(of_round)
         x1, x2 = left + begin * room, left + end * room
         if begin:
             drawing.line(x1, top, x1, top + inner, "rule")
-        for place, (sample, value) in enumerate(values[begin:end], begin):
-            name = ", ".join(sample.cell.values())
-            tps_of = sample.figures.tps if sample.figures else 0.0
+        for place, (sample, figure, value) in enumerate(values[begin:end], begin):
+            cell = ", ".join(sample.cell.values())
+            shown = f"{figure:.{VALUES[name].digits}f} {VALUES[name].title}"
             drawing.dot(
                 left + (place + 0.5) * room,
                 at(value),
                 "accent",
-                f"{name}, round {number}: {tps_of:.1f} TPS, {value - 1:+.1%}",
+                f"{cell}, round {number}: {shown}, {value - 1:+.1%}",
             )
         drawing.line(x1, at(middle), x2, at(middle), "mark")
         if len(rounds) <= 12 or number % 5 == 0:
@@ -193,15 +207,15 @@ def drift(samples: list[Sample]) -> Drawing:
 
 
 def course(samples: list[Sample]) -> Drawing | None:
-    """Draw the TPS of each second of a cell's samples; None if none has them."""
+    """Draw the TPS of each second of a cell's samples; None if none lasted two."""
     runs = [
         (sample.round, list(sample.figures.course.per_second))
         for sample in samples
         if sample.figures and sample.figures.course and sample.figures.course.per_second
     ]
-    if not runs:
+    longest = max((len(seconds) for _, seconds in runs), default=0)
+    if longest < 2:
         return None
-    longest = max(len(seconds) for _, seconds in runs)
     most = max(1, *(count for _, seconds in runs for count in seconds))
     width, height, left, top = 360, 110, 46, 8
     inner = height - top - 26

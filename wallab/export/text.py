@@ -99,6 +99,15 @@ def values(table: Table) -> list[tuple[str, Show]]:
     return lines
 
 
+def first(table: Table) -> tuple[Show, Show, Show]:
+    """Return how the table's first figure is shown: its mean, its interval, the published one."""
+    if table.values == ("tps",):
+        return tps, spread, published
+    lines = values(table)
+    nothing: Show = lambda _: ""  # noqa: E731
+    return lines[0][1], lines[1][1], lines[2][1] if table.reference else nothing
+
+
 def _number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
