@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -184,35 +185,57 @@ class Builder:
         if prebuilt.image() == "lab":
             raise prebuilt.refuse_to_build(variant)
         begun = time.monotonic()
-        build = self._home / "build"
-        log = self._home / f"{variant}.log"
-        title = f"building {variant} of PostgreSQL {self.source.version} ({self.system.name})"
+        staging = self._home / "staging"
         try:
-            with Work(title) as work, log.open("wb") as output:
-                work.update(0.0, "source tree")
-                tree = self._tree()
-                tree.apply(patches, f"PostgreSQL {self.source.version} ({self.source.location})")
-                if not self.system.configured(build):
-                    work.update(0.0, "configure")
-                    shutil.rmtree(build, ignore_errors=True)
-                    build.mkdir()
-                    self._run(self.system.configure(tree.path, build), build, output, work)
-                self._run(self.system.compile(build), build, output, work)
+            with self._working("building", variant) as (work, output):
+                self._compile(patches, work, output)
                 work.update(1.0, "install")
-                staging = self._home / "staging"
                 shutil.rmtree(staging, ignore_errors=True)
-                for command in self.system.install(build, staging):
-                    self._run(command, build, output, work)
+                for command in self.system.install(self._home / "build", staging):
+                    self._run(command, self._home / "build", output, work)
                 record = self._record(variant, patches, time.monotonic() - begun)
                 return self._keep(staging, record)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    def with_tree(
+        self, variant: str, patches: list[Patch], use: Callable[[Path, Path], None]
+    ) -> None:
+        """Call `use` with the source and build folders, patched and compiled as the variant.
+
+        They are the variant's only until `use` returns. LabError where it cannot be built.
+        """
+        with self._locked(), self._working("compiling the tests of", variant) as (work, output):
+            self._compile(patches, work, output)
+            use(self._home / "src", self._home / "build")
+
+    @contextmanager
+    def _working(self, doing: str, variant: str) -> Iterator[tuple[Work, BinaryIO]]:
+        """Show the work, log its output, and say what is wrong where it fails."""
+        log = self._home / f"{variant}.log"
+        title = f"{doing} {variant} of PostgreSQL {self.source.version} ({self.system.name})"
+        try:
+            with Work(title) as work, log.open("wb") as output:
+                yield work, output
         except subprocess.CalledProcessError as error:
             raise self._failure(variant, error, log) from None
         except OSError as error:
-            raise MachineError(f"building {variant}: {error}; nothing was changed") from None
-        finally:
-            shutil.rmtree(self._home / "staging", ignore_errors=True)
+            raise MachineError(f"{doing} {variant}: {error}; nothing was changed") from None
 
-    def _run(self, command: list[str], cwd: Path, output: object, work: Work) -> None:
+    def _compile(self, patches: list[Patch], work: Work, output: BinaryIO) -> None:
+        """Bring the work tree to these patches and build it."""
+        build = self._home / "build"
+        work.update(0.0, "source tree")
+        tree = self._tree()
+        tree.apply(patches, f"PostgreSQL {self.source.version} ({self.source.location})")
+        if not self.system.configured(build):
+            work.update(0.0, "configure")
+            shutil.rmtree(build, ignore_errors=True)
+            build.mkdir()
+            self._run(self.system.configure(tree.path, build), build, output, work)
+        self._run(self.system.compile(build), build, output, work)
+
+    def _run(self, command: list[str], cwd: Path, output: BinaryIO, work: Work) -> None:
         """Run a step of the build, its output to the log; CalledProcessError if it fails."""
         cache = paths.cache() / "ccache"
         cc = self._flags.get("CC", "cc")
@@ -233,7 +256,7 @@ class Builder:
         try:
             assert child.stdout is not None
             for line in child.stdout:
-                output.write(line)  # type: ignore[attr-defined]
+                output.write(line)
                 share = self.system.share_done(line.decode(errors="replace"))
                 if share is not None:
                     work.update(share, "compile")

@@ -53,7 +53,7 @@ class Record(msgspec.Struct):
     mounts: list[Path] = msgspec.field(default_factory=list)
     """Elsewhere; ours if a loop device of ours is mounted there."""
     folders: list[Path] = msgspec.field(default_factory=list)
-    """Elsewhere, with all that is in them."""
+    """Elsewhere, with all that is in them, and with the processes whose programs are."""
     caches: list[CacheState] = msgspec.field(default_factory=list)
     """Real disks, as they were before."""
 
@@ -202,6 +202,19 @@ def _records() -> list[tuple[Path, Record]]:
     return found
 
 
+def _end_below(folder: Path) -> list[str]:
+    """Kill the processes whose programs lie below the folder; return a line about each."""
+    done = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            # A program that was deleted has a remark behind its path.
+            if process.exe().startswith(f"{folder}/"):
+                done.append(f"ended process {process.pid} ({process.name()})")
+                process.kill()
+                process.wait(5)
+    return done
+
+
 def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
     """Undo what is outside of the lab's own folders; return what was done, a line each.
 
@@ -220,6 +233,7 @@ def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
         if mounts.below(folder):
             done.append(f"{folder} stays, for something is mounted there")
             continue
+        done += _end_below(folder)
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
             done.append(f"{folder} could not be removed")

@@ -16,6 +16,8 @@ from wallab.values import VALUES
 from wallab.writecache import WriteCache
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Only = dict[str, str | list[str]]
+"""Axis -> its value or values, of the cells that a preset measures."""
 Cell = dict[str, str]
 """One point of the axes: axis -> value, in the order of the experiment's axes."""
 
@@ -49,7 +51,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Percent: a cell whose 95% interval is at most ± this needs no more rounds."""
     control: Cell | None = None
     """A cell that is measured under two names, to show what a difference of nothing looks like."""
-    only: tuple[dict[str, str | list[str]], ...] = ()
+    only: tuple[Only, ...] = ()
     """Axis -> value or values of the cells that stay; a cell stays if one of them fits."""
 
 
@@ -189,6 +191,34 @@ def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions
     return axes.apply(cell, own)
 
 
+def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
+    """Return the experiment with these variants instead of its own.
+
+    A preset then measures for each of them what it measures for any variant. LabError for a
+    variant that there is not.
+    """
+    presets = {
+        name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
+        for name, preset in experiment.preset.items()
+    }
+    if "variant" not in experiment.axes:
+        raise LabError("--variants: the experiment has no axis variant")
+    changed = msgspec.structs.replace(
+        experiment, axes=experiment.axes | {"variant": names}, preset=presets
+    )
+    try:
+        _check_axes(changed)
+    except LabError as error:
+        raise LabError(f"--variants: {error}") from None
+    return changed
+
+
+def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
+    """Return the conditions on the other axes, each once; none if one of them asks for all."""
+    rest = [{axis: v for axis, v in one.items() if axis != "variant"} for one in only]
+    return () if {} in rest else tuple(one for at, one in enumerate(rest) if one not in rest[:at])
+
+
 def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
     """Return the write cache that the drive has in the cell."""
     by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
@@ -225,7 +255,7 @@ def cells(experiment: Experiment, preset: Preset) -> list[Cell]:
 
 
 def _stays(cell: Cell, preset: Preset) -> bool:
-    def fits(condition: dict[str, str | list[str]]) -> bool:
+    def fits(condition: Only) -> bool:
         return all(
             cell[axis] == values if isinstance(values, str) else cell[axis] in values
             for axis, values in condition.items()

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile
+from wallab import diff, jsonfile
 from wallab.errors import LabError
 from wallab.series import Patch
-
-HEADER = re.compile(r"^(?:---|\+\+\+) (?P<path>[^\t\n]+)", re.MULTILINE)
 
 
 class Touched(msgspec.Struct):
@@ -32,21 +30,10 @@ def touched_files(patch: Patch) -> list[str]:
     LabError for a path that leads out of the tree or a file that is no patch.
     """
     try:
-        text = patch.file.read_text(errors="surrogateescape")
+        text = patch.file.read_bytes()
     except OSError as error:
-        raise LabError(f"patch {patch.file}: {error.strerror}") from None
-    names: list[str] = []
-    for found in HEADER.finditer(text):
-        path = found["path"].strip()
-        if path == "/dev/null" or "/" not in path:
-            continue
-        name = path.split("/", 1)[1]
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise LabError(f"patch {patch.file}: leads out of the tree: {path}")
-        names.append(name)
-    if not names:
-        raise LabError(f"patch {patch.file}: holds no unified diff (made by git or diff -u, -p1)")
-    return list(dict.fromkeys(names))
+        raise LabError(f"patch {patch.shown}: {error.strerror}") from None
+    return diff.touched(diff.read(text, str(patch.shown)), str(patch.shown))
 
 
 class WorkTree:
@@ -70,6 +57,8 @@ class WorkTree:
         for name in touched.changed:
             saved = self._saved / name
             if saved.exists():
+                # patch(1) removes folders that get empty.
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 # The copy gets a new time stamp, so that the build sees the change.
                 shutil.copyfile(saved, self.path / name)
                 shutil.copymode(saved, self.path / name)
@@ -177,4 +166,4 @@ def _refusal(patch: Patch, said: str, tree_name: str, applied: list[str]) -> str
             places.append("no space left on the device")
     on = f" with {' and '.join(applied)} applied" if applied else ""
     where = "; ".join(dict.fromkeys(places)) or said.strip()[-300:]
-    return f"patch {patch.name} ({patch.file}) does not apply to {tree_name}{on}: {where}"
+    return f"patch {patch.name} ({patch.shown}) does not apply to {tree_name}{on}: {where}"

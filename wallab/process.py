@@ -1,6 +1,7 @@
 """Child processes that never outlive the lab."""
 
 import ctypes
+import functools
 import os
 import pwd
 import signal
@@ -47,10 +48,33 @@ def pinned(command: Sequence[str | Path], cpus: int | None) -> list[str | Path]:
     return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
 
 
+@functools.cache
+def can_contain() -> bool:
+    """Whether this process may give children a process namespace of their own."""
+    if os.geteuid() != 0:
+        return False
+    probe = ["unshare", "--pid", "--fork", "--kill-child", "true"]
+    try:
+        return subprocess.run(probe, capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
+    """Wrap the command in a process namespace whose processes all end with the first of them.
+
+    That is a shell, which stays root: a change of user would clear the signal of its parent's
+    death, and the orphans of the command need somebody who reaps them.
+    """
+    inside = 'setpriv --reuid="$0" --regid="$0" --clear-groups "$@"; exit $?'
+    return ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inside, user, *command]
+
+
 def spawn(
     command: Sequence[str | Path],
     *,
     as_server: bool = False,
+    contained: bool = False,
     die_with_parent: bool = True,
     deadly: signal.Signals = signal.SIGKILL,
     cwd: Path | None = None,
@@ -62,9 +86,13 @@ def spawn(
     """Start a child in a session of its own, so that Ctrl-C reaches the lab alone.
 
     When the lab dies, however it dies, the child gets the deadly signal, unless it is to go on
-    without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as.
+    without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as, and
+    `contained` in a process namespace where that can be made, so that no daemon outlives it.
     """
     user = server_user() if as_server else None
+    if contained and user and can_contain():
+        command = _in_container(command, user)
+        user = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if not as_server:
         base = dict(os.environ)

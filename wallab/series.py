@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import paths
+from wallab import ownvariant, paths
 from wallab.errors import LabError
+from wallab.ownvariant import OwnVariant
 from wallab.source import Source
 from wallab.strict import read_toml
 
@@ -40,6 +41,13 @@ class Patch(msgspec.Struct, frozen=True):
 
     name: str
     file: Path
+    given: Path | None = None
+    """The file that a user named, where that is another."""
+
+    @property
+    def shown(self) -> Path:
+        """The file as it is named to people."""
+        return self.given or self.file
 
     @property
     def sha256(self) -> str:
@@ -63,6 +71,16 @@ def read(file: Path | None = None) -> Catalog:
     return catalog
 
 
+def names(catalog: Catalog) -> list[str]:
+    """Return the variants' names: the lab's, then the user's own."""
+    return [*catalog.variant, *ownvariant.every()]
+
+
+def own_patches(own: OwnVariant, folder: Path) -> list[Patch]:
+    """Return the patches that an own variant adds; they lie in the folder."""
+    return [Patch(patch.name, folder / patch.file, patch.given) for patch in own.patches]
+
+
 def series_for(catalog: Catalog, source: Source) -> str:
     """Return the folder of patches for the source: one that was tested, else one expected."""
     major = str(source.major)
@@ -82,9 +100,11 @@ def series_for(catalog: Catalog, source: Source) -> str:
 
 def patches_of(catalog: Catalog, variant: str, source: Source) -> list[Patch]:
     """Return the variant's patches for the source, in order; LabError if there is none such."""
+    if (own := ownvariant.find(variant)) is not None:
+        return [*patches_of(catalog, own.on, source), *own_patches(own, ownvariant.folder(variant))]
     found = catalog.variant.get(variant)
     if found is None:
-        raise LabError(f"no variant “{variant}”; there are {', '.join(catalog.variant)}, and all")
+        raise LabError(f"no variant “{variant}”; there are {', '.join(names(catalog))}, and all")
     if not found.patches:
         return []
     folder = paths.PATCHES / series_for(catalog, source)

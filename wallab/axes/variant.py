@@ -9,12 +9,12 @@ from wallab.errors import LabError
 
 
 class Variant(Axis):
-    """A variant of patches/series.toml."""
+    """A variant of patches/series.toml, or a user's own."""
 
     title: ClassVar[str] = "patch"
 
     def check(self, value: str) -> None:
-        one_of(value, tuple(series.read().variant))
+        one_of(value, tuple(series.names(series.read())))
 
     def apply(self, value: str, conditions: Conditions) -> None:
         conditions.variant = value

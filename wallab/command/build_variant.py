@@ -6,10 +6,22 @@ from pathlib import Path
 import click
 import msgspec
 
-from wallab import builder, buildsystem, jsonfile, paths, series, source
+from wallab import (
+    buildsystem,
+    checking,
+    jsonfile,
+    ledger,
+    ownvariant,
+    paths,
+    series,
+    source,
+    suite,
+)
+from wallab.builder import Builder, Server
 from wallab.command import outcome
 from wallab.errors import LabError
 from wallab.progress import duration, say
+from wallab.series import Patch
 
 EPILOG = """\b
 Examples:
@@ -17,11 +29,17 @@ Examples:
   scripts/build-variant all --source 18          every variant of patches/series.toml
   scripts/build-variant stock --source ~/postgresql
   scripts/build-variant both --source ~/postgresql@REL_18_STABLE
+  scripts/build-variant both --check             and run the tree's own tests on it
+  scripts/build-variant both --check --suite recovery --suite src/bin/pg_basebackup
+  scripts/build-variant --patch v3-000*.patch --name foo
+                                                 a variant of your own, the patches in order
+  scripts/build-variant --patch x.diff --name x --on both --check
+  scripts/build-variant --remove foo             with its servers
   scripts/build-variant --list
 """
 
 
-def how_to_start(server: builder.Server) -> str:
+def how_to_start(server: Server) -> str:
     """Say where the server is and how to start it by hand."""
     build = server.build
     patches = ", ".join(patch.name for patch in build.patches) or "no patch"
@@ -47,7 +65,77 @@ def listing(catalog: series.Catalog) -> str:
         lines.append(
             f"  {name}: tested with {', '.join(one.tested) or 'none'}; expected to fit: {expected}"
         )
+    if own := ownvariant.every():
+        lines.append("Your own:")
+        lines += [f"  {name:{width}}  {one.about}" for name, one in own.items()]
     return "\n".join(lines)
+
+
+def shown(path: Path) -> Path:
+    """Return the path as it is shown: relative in the lab's own folder."""
+    inside = Path.cwd() == paths.LAB and path.is_relative_to(paths.LAB)
+    return path.relative_to(paths.LAB) if inside else path
+
+
+def report(built: list[Server], *, as_json: bool) -> int:
+    """Print where the servers are."""
+    if as_json:
+        print(jsonfile.pretty(built))
+        return 0
+    for server in built:
+        print(how_to_start(msgspec.structs.replace(server, path=shown(server.path))))
+    if not any(server.fresh for server in built):
+        say("nothing to build")
+    return 0
+
+
+def check(
+    maker: Builder,
+    built: list[Server],
+    variants: dict[str, list[Patch]],
+    suites: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> int:
+    """Check the servers one after the other and print the results; 1 if a test failed."""
+    for line in ledger.clear_dead():
+        say(f"left behind by an earlier run: {line}")
+    results = []
+    for server in built:
+        result = checking.check(maker, server, variants[server.build.variant], suites)
+        results.append(result)
+        if not as_json:
+            print(checking.text(result, shown(checking.folder_of(server))), flush=True)
+    if as_json:
+        print(jsonfile.pretty(results))
+    return 1 if any(result.failed for result in results) else 0
+
+
+def builder_of(source_name: str, system: str) -> Builder:
+    """Return the builder for a source and build system by name."""
+    found = source.resolve(source_name)
+    return Builder(found, buildsystem.choose(system, found))
+
+
+def chosen(variant: tuple[str, ...], catalog: series.Catalog) -> list[str]:
+    """Return the named variants, each once; LabError for none, and for unknown ones."""
+    known = series.names(catalog)
+    if not variant:
+        raise LabError(f"name a variant: {', '.join(known)}, or all")
+    for one in variant:
+        if one not in (*known, "all"):
+            raise LabError(f"no variant “{one}”; there are {', '.join(known)}, and all")
+    return list(catalog.variant) if "all" in variant else list(dict.fromkeys(variant))
+
+
+def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Path]:
+    """Return the patches in their order: --patch A B C, or --patch A --patch B --patch C."""
+    if len(named) > 1 and arguments:
+        raise LabError(
+            f"“{arguments[0]}”: where does it stand among the patches? Name all behind one "
+            "--patch, or put --patch before each"
+        )
+    return [*named, *map(Path, arguments)]
 
 
 @click.command(epilog=EPILOG)
@@ -66,37 +154,74 @@ def listing(catalog: series.Catalog) -> str:
     show_default=True,
     type=click.Choice(["auto", "meson", "autoconf"]),
 )
+@click.option(
+    "--patch",
+    "patches",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE…",
+    help="Make a variant of your own: git format-patch mails, mailboxes, or diffs, in order.",
+)
+@click.option("--name", help="What your variant is called; an earlier one of that name goes.")
+@click.option("--on", help="The variant that your patches go on.  [default: stock]")
+@click.option("--remove", metavar="NAME", help="Remove a variant of your own and its servers.")
+@click.option("--check", "to_check", is_flag=True, help="Run the tree's own tests on them.")
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="SUITE",
+    help=f"With --check: {', '.join([*suite.FOLDERS, suite.METHODS])} (the WAL's tests with each "
+    "wal_sync_method), or a folder of the tree with t/*.pl; else all that have a name.",
+)
 @click.option("--list", "list_only", is_flag=True, help="List variants and series, build nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the servers as JSON.")
 def command(
-    variant: tuple[str, ...], source_name: str, system: str, list_only: bool, as_json: bool
-) -> None:
+    variant: tuple[str, ...],
+    source_name: str,
+    system: str,
+    patches: tuple[Path, ...],
+    name: str | None,
+    on: str | None,
+    remove: str | None,
+    to_check: bool,
+    suites: tuple[str, ...],
+    list_only: bool,
+    as_json: bool,
+) -> int:
     """Build the VARIANTs of a PostgreSQL source, or `all` of them, as installed servers."""
     catalog = series.read()
     if list_only:
         print(listing(catalog))
-        return
-    if not variant:
-        raise LabError(f"name a variant: {', '.join(catalog.variant)}, or all")
-    names = list(dict.fromkeys(variant))
-    if "all" in names:
-        names = list(catalog.variant)
-    for name in names:
-        if name not in catalog.variant:
-            raise LabError(f"no variant “{name}”; there are {', '.join(catalog.variant)}, and all")
-    found = source.resolve(source_name)
-    variants = {name: series.patches_of(catalog, name, found) for name in names}
-    built = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
-    if as_json:
-        print(jsonfile.pretty(built))
-        return
-    for server in built:
-        relative = server.path
-        if Path.cwd() == paths.LAB:
-            relative = server.path.relative_to(paths.LAB)
-        print(how_to_start(msgspec.structs.replace(server, path=relative)))
-    if not any(server.fresh for server in built):
-        say("nothing to build")
+        return 0
+    if suites and not to_check:
+        raise LabError("--suite chooses what --check runs; add --check")
+    if remove:
+        if variant or patches:
+            raise LabError("--remove takes a name and nothing else")
+        for path in ownvariant.remove(remove):
+            print(f"removed {shown(path)}")
+        return 0
+    if patches or name or on:
+        files = patch_files(patches, variant)
+        if not name or not patches:
+            raise LabError("a variant of your own takes --patch FILE… and --name NAME")
+        on = on or "stock"
+        ownvariant.check_name(name, on, catalog.variant)
+        maker = builder_of(source_name, system)
+        below = series.patches_of(catalog, on, maker.source)
+        with ownvariant.added(name, on, files) as (own, folder):
+            built = maker.build({name: below + series.own_patches(own, folder)})
+        wanted = {name: series.patches_of(catalog, name, maker.source)}
+    else:
+        names = chosen(variant, catalog)
+        maker = builder_of(source_name, system)
+        wanted = {one: series.patches_of(catalog, one, maker.source) for one in names}
+        built = maker.build(wanted)
+    if to_check:
+        every = (*suite.FOLDERS, suite.METHODS)
+        return check(maker, built, wanted, tuple(dict.fromkeys(suites)) or every, as_json=as_json)
+    return report(built, as_json=as_json)
 
 
 if __name__ == "__main__":

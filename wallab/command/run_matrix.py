@@ -27,7 +27,7 @@ from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.estimate import STOPPING_ROUNDS
 from wallab.manifest import Manifest
-from wallab.matrix import Cell
+from wallab.matrix import Cell, Experiment
 from wallab.progress import say
 from wallab.testbed import TestBed, utc
 
@@ -37,6 +37,7 @@ Examples:
   scripts/run-matrix thread --preset smoke      2 to 3 minutes
   scripts/run-matrix --source ~/postgresql      on another tree
   scripts/run-matrix --rounds 20 --precision 5  until ± 5%, but 20 rounds at most
+  scripts/run-matrix --variants stock,foo       with a variant of your own
   scripts/run-matrix --resume latest            go on after an interruption
   scripts/run-matrix --dry-run                  list what would be measured
 """
@@ -97,6 +98,16 @@ def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
     )
 
 
+def of_variants(experiment: Experiment, named: str | None, before: Manifest | None) -> Experiment:
+    """Return the experiment with the named variants, or with those that the run began with."""
+    if named:
+        return matrix.with_variants(experiment, tuple(named.split(",")))
+    begun = before.experiment.axes.get("variant") if before else None
+    if begun and begun != experiment.axes.get("variant"):
+        return matrix.with_variants(experiment, begun)
+    return experiment
+
+
 @click.command(epilog=EPILOG)
 @click.argument("experiment", default="thread")
 @click.option("--preset", default="quick", show_default=True, help="How much is measured.")
@@ -112,6 +123,11 @@ def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
     default="auto",
     show_default=True,
     type=click.Choice(["auto", "meson", "autoconf"]),
+)
+@click.option(
+    "--variants",
+    metavar="NAME,NAME…",
+    help="Instead of the experiment's variants; your own count (scripts/build-variant --patch).",
 )
 @click.option("--seed", type=click.IntRange(0), help="Of the order of the cells; else random.")
 @click.option("--rounds", type=click.IntRange(1), help="How often each cell is measured at most.")
@@ -150,6 +166,7 @@ def command(
     preset: str,
     source_name: str | None,
     system: str,
+    variants: str | None,
     seed: int | None,
     rounds: int | None,
     precision: float | None,
@@ -182,6 +199,8 @@ def command(
     if chosen.reference:
         reference.load(chosen.reference)
     chosen = matrix.with_source(chosen, source_name or prebuilt.default_source())
+    chosen = of_variants(chosen, variants, before)
+    how_much = chosen.preset[preset]
     cells = matrix.cells(chosen, how_much)
     if before:
         # What options changed is in the run; whatever else differs is refused.

@@ -1,0 +1,184 @@
+"""Patch files in the forms that reviewers get them in."""
+
+import base64
+import gzip
+import quopri
+from pathlib import Path
+
+import pytest
+
+from wallab import diff, patchfile
+from wallab.errors import LabError
+
+DIFF = """\
+--- a/src/x.c
++++ b/src/x.c
+@@ -1,2 +1,3 @@
+ one
+-two
++zwei ö
++drei = 3
+"""
+OTHER = DIFF.replace("x.c", "y.c")
+
+
+def mail(subject: str, body: str, *headers: str) -> str:
+    """A mail as git format-patch writes it."""
+    return "\n".join(
+        [
+            "From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001",
+            "From: =?UTF-8?q?J=C3=B6rg?= <joerg@example.org>",
+            "Date: Sat, 21 Nov 2026 12:00:00 +0100",
+            f"Subject: {subject}",
+            *headers,
+            "",
+            body,
+            "-- ",
+            "2.39.5",
+            "",
+            "",
+        ]
+    )
+
+
+def given(tmp_path: Path, content: str | bytes, name: str = "v3-0001-foo.patch") -> Path:
+    """A file with the content."""
+    file = tmp_path / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def test_plain_diff(tmp_path: Path) -> None:
+    (one,) = patchfile.read(given(tmp_path, f"Dear all,\n\n{DIFF}\nRegards\n"))
+    assert (one.name, one.subject, one.text.decode()) == ("v3-0001-foo", "", DIFF)
+
+
+def test_diff_without_prefix(tmp_path: Path) -> None:
+    bare = DIFF.replace("a/src", "src").replace("b/src", "src")
+    (one,) = patchfile.read(given(tmp_path, bare))
+    assert one.text.decode() == DIFF
+    git = f"diff --git src/x.c src/x.c\nindex 1..2 100644\n{bare}"
+    (one,) = patchfile.read(given(tmp_path, git))
+    assert one.text.decode() == f"diff --git a/src/x.c b/src/x.c\nindex 1..2 100644\n{DIFF}"
+
+
+def test_diff_between_two_folders(tmp_path: Path) -> None:
+    text = DIFF.replace("a/src", "postgresql-18.6.orig/src").replace("b/src", "postgresql-18.6/src")
+    (one,) = patchfile.read(given(tmp_path, text))
+    assert diff.touched(diff.read(one.text, ""), "") == ["src/x.c"]
+
+
+def test_compressed_and_with_dos_line_ends(tmp_path: Path) -> None:
+    packed = gzip.compress(DIFF.replace("\n", "\r\n").encode())
+    (one,) = patchfile.read(given(tmp_path, packed, "foo.patch.gz"))
+    assert (one.name, one.text.decode()) == ("foo", DIFF)
+
+
+@pytest.mark.parametrize("encoding", ["8bit", "quoted-printable", "base64"])
+def test_mail(tmp_path: Path, encoding: str) -> None:
+    body = f"Some reasons.\n---\n src/x.c | 3 ++-\n\n{DIFF}"
+    coded = {
+        "8bit": body,
+        "quoted-printable": quopri.encodestring(body.encode()).decode(),
+        "base64": base64.encodebytes(body.encode()).decode(),
+    }[encoding]
+    headers = [
+        "MIME-Version: 1.0",
+        "Content-Type: text/plain; charset=UTF-8",
+        f"Content-Transfer-Encoding: {encoding}",
+    ]
+    if encoding == "base64":
+        coded += "\n"
+    (one,) = patchfile.read(
+        given(tmp_path, mail("[PATCH v3 1/1] Do foo", coded, *headers), "mail.txt")
+    )
+    assert (one.subject, one.author) == ("Do foo", "Jörg <joerg@example.org>")
+    assert one.text.decode() == DIFF
+
+
+def test_mailbox_with_a_cover_letter(tmp_path: Path) -> None:
+    box = (
+        mail("[PATCH 0/2] Foo", "It is about x.c | 3 and more.\n")
+        + mail("[PATCH 1/2] Do foo", DIFF)
+        + mail("[PATCH 2/2] Do bar/baz!", OTHER)
+    )
+    patches = patchfile.read(given(tmp_path, box, "all.mbox"))
+    assert [(p.name, p.subject) for p in patches] == [
+        ("Do-foo", "Do foo"),
+        ("Do-bar-baz", "Do bar/baz!"),
+    ]
+    assert [p.text.decode() for p in patches] == [DIFF, OTHER]
+
+
+def attached(*files: tuple[str, str]) -> str:
+    """A mail with files attached."""
+    parts = "".join(
+        f"--X\nContent-Type: text/x-patch\nContent-Transfer-Encoding: base64\n"
+        f'Content-Disposition: attachment; filename="{name}"\n\n'
+        f"{base64.encodebytes(text.encode()).decode()}\n"
+        for name, text in files
+    )
+    body = f"--X\nContent-Type: text/plain\n\nHere they are.\n\n{parts}--X--\n"
+    return mail("foo", body, "MIME-Version: 1.0", "Content-Type: multipart/mixed; boundary=X")
+
+
+def test_mail_with_patches_attached(tmp_path: Path) -> None:
+    text = attached(("v1-0001-a.patch", DIFF), ("v1-0002-b.patch", OTHER))
+    patches = patchfile.read(given(tmp_path, text))
+    assert [p.name for p in patches] == ["v1-0001-a", "v1-0002-b"]
+    assert [p.text.decode() for p in patches] == [DIFF, OTHER]
+
+
+def test_thread_with_several_versions_is_refused(tmp_path: Path) -> None:
+    text = attached(("v1.patch", DIFF)) + attached(("v2.patch", DIFF))
+    with pytest.raises(LabError, match="several versions"):
+        patchfile.read(given(tmp_path, text))
+
+
+def test_file_that_comes_up_again_begins_another_patch(tmp_path: Path) -> None:
+    patches = patchfile.read(given(tmp_path, DIFF + OTHER + DIFF, "all.diff"))
+    assert [(p.name, p.text.decode()) for p in patches] == [("all", DIFF + OTHER), ("all-2", DIFF)]
+
+
+def test_what_looks_like_a_header_inside_a_hunk_is_none() -> None:
+    text = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- /../old\n+++ /../new\n context\n"
+    (one,) = diff.read(text.encode(), "")
+    assert (one.names, one.hunks) == (["a/x.sql", "b/x.sql"], 1)
+
+
+BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nLc\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ("Dear all,\n", "holds no unified diff"),
+        (mail("Re: foo", "I like it."), "holds no unified diff"),
+        (BINARY, "x.png: is binary"),
+        ("Binary files a/x and b/x differ\n", "is binary"),
+        (DIFF.replace("+drei = 3\n", ""), "src/x.c: hunk 1 is cut off or damaged"),
+        (DIFF[: DIFF.index("@@")], "src/x.c: has no hunk"),
+        ("*** a/src/x.c\n--- b/src/x.c\n***************\n", "context diff"),
+        (DIFF.replace("/src/x.c", "/../../etc/passwd"), "leads out of the tree"),
+        (DIFF.replace("/src/x.c", "//etc/passwd"), "leads out of the tree"),
+        (DIFF.replace("/src/x.c", "/.git/hooks/x"), "leads out of the tree"),
+        (
+            "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to ../y\n",
+            "leads out of the tree",
+        ),
+        ("diff --git a/x b/x\nnew file mode 120000\n" + DIFF, "symbolic link"),
+        (b"\x1f\x8bnot gzip", "foo.patch: "),
+    ],
+)
+def test_refusals(tmp_path: Path, content: str | bytes, said: str) -> None:
+    file = given(tmp_path, content)
+    with pytest.raises(LabError) as refusal:
+        patchfile.read(file)
+    assert said in str(refusal.value)
+    assert str(file) in str(refusal.value)
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"nosuch.patch: No such file"):
+        patchfile.read(tmp_path / "nosuch.patch")
