@@ -16,11 +16,20 @@ def checks() -> list[tuple[str, list[str]]]:
         for file in sorted((paths.LAB / "scripts").iterdir())
         if file.read_bytes().startswith(b"#!/bin/sh")
     ]
+    tests = paths.LAB / "tests"
+    perl = [str(file) for file in sorted([*tests.glob("perl/*.pm"), *tests.glob("t/*.pl")])]
+    # As PostgreSQL has its own Perl. perltidy prints what it would make of one file.
+    layout = (
+        f"for file; do perltidy --profile={tests}/perl/perltidyrc --nobackup-and-modify-in-place "
+        '--assert-tidy --standard-error-output --standard-output "$file" >/dev/null || exit; done'
+    )
     return [
         ("formatter", [str(bin_folder / "ruff"), "format", "--check", "--quiet", "."]),
         ("linter", [str(bin_folder / "ruff"), "check", "--quiet", "."]),
         ("types", [str(bin_folder / "mypy")]),
         ("shell", ["shellcheck", *shell, ".ci/run"]),
+        ("perl layout", ["sh", "-c", layout, "sh", *perl]),
+        ("perl", ["perlcritic", "--quiet", "--profile", f"{tests}/perl/perlcriticrc", *perl]),
     ]
 
 
