@@ -17,7 +17,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   $PAGE variants methods_of is_direct syncs_writes expected_flags
-  new_node set_method open_session ask close_session fd_flags
+  new_node recover set_method open_session ask close_session fd_flags
   start_traced stop_traced wal_calls others_wrote measure expected_writes
   wal_dump_ok
 );
@@ -121,6 +121,17 @@ sub new_node
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
 	  foreach sort keys %settings;
 	return $node;
+}
+
+# Start the node after a crash.  It would sync each file of the cluster before
+# recovery, which takes long and tests nothing here, if it were not for fsync.
+sub recover
+{
+	my ($node) = @_;
+
+	$node->append_conf('postgresql.conf', 'fsync = off');
+	$node->start;
+	return;
 }
 
 # Change wal_sync_method by a reload, and wait until sessions start with it.

@@ -99,7 +99,7 @@ foreach my $variant (variants())
 	$pgbench->finish;
 	my ($acknowledged) =
 	  $out =~ /^number of transactions actually processed: (\d+)/m;
-	$node->start;
+	recover($node);
 	cmp_ok(
 		$node->safe_psql(
 			'postgres', 'SELECT count(*) FROM t WHERE client >= 0'),

@@ -19,11 +19,11 @@ my $sum = 'SELECT count(*), sum(hashtext(i || pad)) FROM t';
 # The method of the variant that differs most from the default.
 sub telling_method
 {
-	my ($node) = @_;
-	my @methods = methods_of($node);
+	my ($variant) = @_;
 
-	my ($direct) = grep { $_ eq 'open_datasync_direct' } @methods;
-	return $direct // 'open_datasync';
+	return $variant =~ /^(direct-io|both)$/
+	  ? 'open_datasync_direct'
+	  : 'open_datasync';
 }
 
 my @variants = variants();
@@ -34,25 +34,25 @@ foreach my $i (0 .. $#variants)
 	my $primary = new_node(
 		"primary-$variant", $variant,
 		wal_buffers => 16,
-		archive_mode => 'on');
+		archive_mode => 'on',
+		wal_sync_method => telling_method($variant));
+	$primary->backup_fs_cold('b');
 	$primary->start;
-	my $method = telling_method($primary);
-	set_method($primary, $method);
 	my $start = $primary->safe_psql('postgres',
 		'SELECT pg_switch_wal(); SELECT pg_current_wal_insert_lsn()');
 	($start) = $start =~ /(\S+)$/;
 	$primary->safe_psql('postgres', 'CREATE TABLE t (i int, pad text)');
-	$primary->backup('b', backup_options => ['--no-sync']);
 
 	my $standby = PostgreSQL::Test::Cluster->new("standby-$variant-$other",
 		install_path => "$ENV{WALLAB_SERVERS}/$other");
 	$standby->init_from_backup($primary, 'b', has_streaming => 1);
 	$standby->adjust_conf('postgresql.conf', 'archive_mode', 'off');
 	$standby->adjust_conf('postgresql.conf', 'wal_sync_method',
-		'open_datasync');
+		telling_method($other));
+
+	# The cold backup tells of the connections that initdb had thought of.
+	$standby->append_conf('postgresql.conf', 'max_connections = 100');
 	$standby->start;
-	my $standby_method = telling_method($standby);
-	set_method($standby, $standby_method);
 
 	$primary->safe_psql('postgres', $fill);
 	$primary->wait_for_catchup($standby);
@@ -62,7 +62,7 @@ foreach my $i (0 .. $#variants)
 
 	my $receiver =
 	  $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
-	my $flags = expected_flags($other, $standby_method);
+	my $flags = expected_flags($other, telling_method($other));
 	is( fd_flags($receiver),
 		$flags =~ s/O_DIRECT\|//r,
 		"$variant to $other: flags of the WAL receiver");
@@ -72,6 +72,7 @@ foreach my $i (0 .. $#variants)
 		'SELECT pg_walfile_name(pg_current_wal_lsn())');
 	my $end =
 	  $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+	$primary->wait_for_catchup($standby);
 	$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 	$primary->poll_query_until('postgres',
 		"SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
@@ -95,7 +96,7 @@ foreach my $i (0 .. $#variants)
 	close_session($session);
 	$expected = $standby->safe_psql('postgres', $sum);
 	$standby->stop('immediate');
-	$standby->start;
+	recover($standby);
 	is($standby->safe_psql('postgres', $sum),
 		$expected, "$other: recovered what was written after promotion");
 	$standby->stop('immediate');

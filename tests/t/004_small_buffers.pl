@@ -79,7 +79,7 @@ INSERT INTO t SELECT i, repeat(md5(i::text), 10) FROM generate_series(5001, 1000
 	$node->stop('immediate');
 	wal_dump_ok($node, $node->data_dir . '/pg_wal',
 		$start, $end, "$variant: pg_waldump reads all of it");
-	$node->start;
+	recover($node);
 	is($node->safe_psql('postgres', $sum),
 		$expected, "$variant: all rows are back after a crash");
 	$node->stop('immediate');
