@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Print the table of all checks that are found in build/checks, as Markdown.
+
+usage: .venv/bin/python benchmarks/checked.py
+
+A check is made by scripts/build-variant VARIANT --check; each adds a line, an older one of the
+same variant, version and build system is replaced.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+
+from wallab import checking, series, suite
+from wallab.checking import Check
+from wallab.progress import duration
+from wallab.suite import Result
+
+HEADINGS = ("PostgreSQL", "built by", "variant", *suite.FOLDERS, "methods", "failed",
+            "skipped", "took")  # fmt: skip
+
+
+def ran(tests: list[Result]) -> str:
+    """How many of the tests passed of those that ran; – if none were tried."""
+    run = [test for test in tests if test.outcome != "skipped"]
+    passed = [test for test in run if test.outcome == "passed"]
+    return f"{len(passed)}/{len(run)}" if tests else "–"
+
+
+def row(one: Check) -> Iterator[str]:
+    """The cells of a check."""
+    yield one.version
+    yield one.build_system
+    yield one.variant
+    for name in suite.FOLDERS:
+        yield ran([test for test in one.tests if test.suite == name])
+    with_methods = [test for test in one.tests if test.suite == suite.METHODS]
+    yield ran(with_methods)
+    yield str(len(one.failed))
+    yield str(sum(test.outcome == "skipped" for test in one.tests))
+    yield duration(one.seconds)
+
+
+def main() -> int:
+    """Print the table; 1 if there is no check."""
+    checks = checking.load_all()
+    if not checks:
+        print("no checks: scripts/build-variant VARIANT --check makes one", file=sys.stderr)
+        return 1
+    order = series.names(series.read())
+
+    def place(one: Check) -> tuple[list[int], str, int]:
+        version = [-int(number) for number in re.findall(r"\d+", one.version)]
+        known = one.variant in order
+        return version, one.build_system, order.index(one.variant) if known else len(order)
+
+    print(f"| {' | '.join(HEADINGS)} |")
+    print(f"|---|---|---|{'---:|' * (len(HEADINGS) - 3)}")
+    for one in sorted(checks, key=place):
+        print(f"| {' | '.join(row(one))} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
