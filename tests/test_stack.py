@@ -484,6 +484,15 @@ def test_manifest_says_what_moves_the_numbers(run_folder: Path) -> None:
         "baseline", "direct-io", "gather-write",
     ]  # fmt: skip
     assert plan.drives["wal"]["profile"] == "ata-2005"
+    assert plan.template["settings"]["wal_buffers"] == "512kB"
+    assert plan.template["settings"]["fsync"] == "off"  # of the server that made the template
+    assert plan.template["data_checksums"] in {"on", "off"}
+    assert plan.template["pgbench"].startswith("pgbench (PostgreSQL) 18.")
+    assert plan.template["mounts"]["data"][0] == "xfs"
+    assert plan.cost is not None
+    assert set(plan.cost.phases) == {"template", "restore", "start", "read", "checkpoint",
+                                     "count", "measure", "stop", "other"}  # fmt: skip
+    assert [session.ended for session in plan.sessions] == ["complete"]
     assert "open_direct" in plan.methods["both"]
     assert "open_direct" not in plan.methods["gather-write"]
     assert jsonfile.loads(jsonfile.dumps(plan), manifest.Manifest) == plan

@@ -190,6 +190,23 @@ class Cluster:
         """Return whether the postmaster runs."""
         return self._postmaster is not None and self._postmaster.poll() is None
 
+    def particulars(self) -> dict[str, Any]:
+        """Ask the running server for what can move a number: settings that differ, checksums.
+
+        Settings are name -> value as SHOW tells it; those that are paths of this machine are
+        left out.
+        """
+        with self.connect() as connection:
+            rows = connection.execute("""
+                SELECT name, current_setting(name) FROM pg_settings
+                WHERE setting IS DISTINCT FROM boot_val AND setting NOT LIKE '%/%'
+                ORDER BY name""").fetchall()
+            checksums = connection.execute("SHOW data_checksums").fetchone()
+        return {
+            "settings": dict(rows),
+            "data_checksums": checksums[0] if checksums else "",
+        }
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""
         if self._postmaster is None:

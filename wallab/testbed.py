@@ -179,7 +179,11 @@ class TestBed:
                     continue
                 made.add(self.cluster.data)
                 # The last one's is kept, as the first template's where there is but one.
-                found = self._make_template(conditions)
+                found |= self._make_template(conditions)
+            found["mounts"] = found.get("mounts", {}) | {
+                drive.name: [mounts.kind(drive.mount_point), *mounts.options(drive.mount_point)]
+                for drive in drives.values()
+            }
             for drive in drives.values():
                 drive.unmount()
                 drive.snapshot()
@@ -212,9 +216,12 @@ class TestBed:
                 connection.execute("SELECT pg_logical_emit_message(false, 'wallab', 'segment')")
                 connection.execute("SELECT pg_switch_wal()")
             connection.execute("CHECKPOINT")
+        particulars = cluster.particulars()
         cluster.stop()
         return {
             "made_by": conditions.server,
+            "pgbench": Pgbench(server, cluster.socket).version(),
+            **particulars,
             "bytes": cluster.read_into_memory(),
             "wal_segments": cluster.segments(),
             "seconds": round(time.monotonic() - begun, 1),

@@ -74,6 +74,12 @@ class Pgbench:
             stderr=subprocess.PIPE,
         )
 
+    def version(self) -> str:
+        """Return the program's word about itself, such as “pgbench (PostgreSQL) 18.6”."""
+        child = self.start("--version")
+        output, _ = child.communicate()
+        return output.decode(errors="replace").strip()
+
     def load(self, scale: int) -> None:
         """Create and fill pgbench's tables; LabError if that fails."""
         child = self.start("-i", "-q", "-s", str(scale))
