@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab import evidence, paths, run
+from wallab import evidence, manifest, paths, run, summary
 from wallab.evidence import Evidence
 from wallab.export import footnotes, markdown, text
 from wallab.samples import Sample, SampleFile
@@ -16,7 +16,7 @@ EXAMPLE = paths.RESULTS / "example-quick"
 PAGED = Evidence(
     writes_per_transaction=2.1, bytes_per_write=8192.0, syncs_per_transaction=0.0,
     drive_writes_per_transaction=2.1, drive_flushes_per_transaction=0.0,
-    revolutions_per_transaction=1.9, cache_hits=0.0, cache_full_s=0.0, seconds=10.0,
+    revolutions_per_transaction=1.9, cache_hits=0.0, cache_full_s=0.0, seconds=10.0, units=1,
     head_waited_s=8.5, head_moved_s=0.0, head_transferred_s=0.2, open_flags=("O_DSYNC",),
 )  # fmt: skip
 """A page at a time, each synchronously."""
@@ -28,7 +28,7 @@ PAGED = Evidence(
         ({}, "each commit waits 1.9 revolutions: page by page, 2.1 writes of 1 page", "share"),
         ({}, "heads: 85% waiting, 0% moving, 2% transferring", "time stamps"),
         ({"drive_writes_per_transaction": 0.0, "head_waited_s": 0.0, "head_transferred_s": 0.0},
-         "no commit waits for the WAL drive, whose heads were idle 100%", "share"),
+         "no commit waits for the WAL drive, which was idle 100%", "share"),
         ({"writes_per_transaction": 0.08, "drive_writes_per_transaction": 0.08,
           "bytes_per_write": 8192.0 * 24, "revolutions_per_transaction": 0.05},
          "12 commits share a write of 24 pages, and a commit waits 0.05", "page by page"),
@@ -41,7 +41,10 @@ PAGED = Evidence(
          "each fsync takes 2.0 drive writes, since fsync", "O_SYNC"),
         ({"cache_hits": 1.0, "drive_flushes_per_transaction": 2.1},
          "took 100% of the writes, and 2.10 flushes a commit emptied it", "nobody"),
-        ({"cache_hits": 1.0}, "no commit waits for the platter", "room"),
+        ({"cache_hits": 1.0}, "no commit waits for more than the cache", "room"),
+        ({"units": 4}, "heads: 21% waiting, 0% moving, 0% transferring", "time stamps"),
+        ({"head_waited_s": 0.0, "revolutions_per_transaction": 0.0, "head_transferred_s": 4.0},
+         "2.1 writes of 1 page a commit; the drive was at work 40% of the time", "revolutions"),
         ({"cache_hits": 1.0, "cache_full_s": 4.0}, "waited 40% of the time for room",
          "no commit"),
     ],
@@ -74,6 +77,21 @@ def test_sums_over_rounds() -> None:
     assert shares is not None
     assert abs(sum(shares.values()) - 1) < 1e-9
     assert shares["waited"] > 0.8
+
+
+def test_units_of_the_drive_are_known() -> None:
+    plan = manifest.load(EXAMPLE)
+    samples = SampleFile(EXAMPLE / run.SAMPLES).read()
+    one = summary.summarize(plan, samples, None)[1].evidence
+    plan.drives = {"wal": plan.drives["wal"] | {"units": "4"}}
+    four = summary.summarize(plan, samples, None)[1].evidence
+    assert one is not None
+    assert four is not None
+    assert (one.units, four.units) == (1, 4)
+    alone, shared = evidence.shares_of_head(one), evidence.shares_of_head(four)
+    assert alone is not None
+    assert shared is not None
+    assert shared["waited"] == pytest.approx(alone["waited"] / 4)
 
 
 def test_missing_counters_are_no_reason() -> None:

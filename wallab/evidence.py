@@ -29,9 +29,11 @@ class Evidence(msgspec.Struct, frozen=True):
     seconds: float
     """Measured, all rounds together; the heads' seconds are part of them."""
     head_waited_s: float | None
-    """For the sector to come around."""
+    """For the sector to come around; all spindles together."""
     head_moved_s: float | None
     head_transferred_s: float | None
+    units: int
+    """Spindles, or channels of flash, that the drive has."""
     open_flags: tuple[str, ...]
     """How the kernel had the WAL open, most frequent first."""
 
@@ -51,8 +53,8 @@ def _wal_drive(sample: Sample) -> dict[str, int]:
     return reading.counters if reading else {}
 
 
-def of(samples: list[Sample]) -> Evidence:
-    """Sum up the measured samples of one cell."""
+def of(samples: list[Sample], units: int = 1) -> Evidence:
+    """Sum up the measured samples of one cell, whose WAL drive has so many units."""
     transactions = [s.figures.transactions if s.figures else None for s in samples]
     writes = [s.wal.writes if s.wal else None for s in samples]
     drive = [_wal_drive(sample) for sample in samples]
@@ -79,6 +81,7 @@ def of(samples: list[Sample]) -> Evidence:
         head_waited_s=seconds("rotate_ns"),
         head_moved_s=seconds("seek_ns"),
         head_transferred_s=seconds("transfer_ns"),
+        units=units,
         open_flags=tuple(
             flags for flags, _ in Counter(f for s in samples for f in s.open_flags).most_common()
         ),
@@ -91,14 +94,20 @@ def _count(number: float, one: str) -> str:
     return f"{shown} {one}" if shown == "1" else f"{shown} {one}s"
 
 
+def turns(evidence: Evidence) -> bool:
+    """Whether the drive has heads that waited or moved: flash has none."""
+    return bool(evidence.head_waited_s or evidence.head_moved_s)
+
+
 def _sharing(evidence: Evidence, drive_writes: float, revolutions: float) -> str:
-    """Say how commits and turns of the platter go together."""
+    """Say how commits, writes and turns of the platter go together."""
     waits = f"waits {revolutions:.2f} revolutions"
+    of_it, and_it = (f", which {waits}", f", and a commit {waits}") if turns(evidence) else ("", "")
     writes, size = evidence.writes_per_transaction, evidence.bytes_per_write
     if evidence.cache_hits and not evidence.drive_flushes_per_transaction:
         return _unflushed(evidence, evidence.cache_hits, drive_writes)
     if not writes or size is None:
-        return f"{drive_writes:.2f} drive writes a commit, which {waits}"
+        return f"{drive_writes:.2f} drive writes a commit{of_it}"
     pages = size / WAL_PAGE
     each = _count(pages, "page")
     calls = f"{_count(writes, 'write')} of {each}"
@@ -108,12 +117,12 @@ def _sharing(evidence: Evidence, drive_writes: float, revolutions: float) -> str
     elif drive_writes < 0.5 * writes:
         said = (
             f"the kernel gathers the pages: {calls} a commit become {drive_writes:.2f} drive "
-            f"writes, and a commit {waits}"
+            f"writes{and_it}"
         )
     elif writes < 0.5:
-        said = f"{_count(1 / writes, 'commit')} share a write of {each}, and a commit {waits}"
+        said = f"{_count(1 / writes, 'commit')} share a write of {each}{and_it}"
     else:
-        said = f"{calls} a commit, which {waits}"
+        said = f"{calls} a commit{of_it}"
     return said
 
 
@@ -126,7 +135,7 @@ def _unflushed(evidence: Evidence, hits: float, drive_writes: float) -> str:
     if evidence.cache_full_s and evidence.cache_full_s > 0.01 * evidence.seconds:
         share = evidence.cache_full_s / evidence.seconds
         return f"{taken}; writes waited {share:.0%} of the time for room in it"
-    return f"no commit waits for the platter: {taken}"
+    return f"no commit waits for more than the cache: {taken}"
 
 
 def _doubling(evidence: Evidence, drive_writes: float) -> str:
@@ -135,7 +144,7 @@ def _doubling(evidence: Evidence, drive_writes: float) -> str:
     # The kernel hands buffered pages to the drive when they are synced, others at once.
     buffered = "none" in evidence.open_flags
     base = evidence.syncs_per_transaction if buffered else evidence.writes_per_transaction
-    moved = (evidence.head_moved_s or 0) > 0.1 * evidence.seconds
+    moved = (evidence.head_moved_s or 0) > 0.1 * evidence.seconds * evidence.units
     if not base or not moved or not 1.5 <= drive_writes / base <= 3:
         return ""
     who = "O_SYNC" if synced else "fsync"
@@ -158,11 +167,12 @@ def _flushing(evidence: Evidence) -> str:
 
 
 def shares_of_head(evidence: Evidence) -> dict[str, float] | None:
-    """Return what the heads did -> its share of the measured time (0 to 1): the rest is idle."""
+    """Return what the heads did -> its share of the measured time (0 to 1), the rest idle."""
     times = (evidence.head_waited_s, evidence.head_moved_s, evidence.head_transferred_s)
     if not evidence.seconds or None in times:
         return None
-    waited, moved, transferred = ((time or 0) / evidence.seconds for time in times)
+    measured = evidence.seconds * evidence.units
+    waited, moved, transferred = ((time or 0) / measured for time in times)
     # Pages written in the last moment can keep the heads busy after the measured time.
     total = max(1.0, waited + moved + transferred)
     return {
@@ -181,13 +191,15 @@ def explain(evidence: Evidence) -> tuple[str, ...]:
         return ()
     heads = shares_of_head(evidence)
     if drive_writes < 0.001:
-        idle = f", whose heads were idle {heads['idle']:.0%} of the time" if heads else ""
+        idle = f", which was idle {heads['idle']:.0%} of the time" if heads else ""
         return (f"no commit waits for the WAL drive{idle}",)
     said = []
     if revolutions is not None:
         said.append(_sharing(evidence, drive_writes, revolutions))
     said += [_doubling(evidence, drive_writes), _flushing(evidence)]
-    if heads:
+    if heads and not turns(evidence):
+        said.append(f"the drive was at work {heads['transferred']:.0%} of the time")
+    elif heads:
         said.append(
             f"heads: {heads['waited']:.0%} waiting, {heads['moved']:.0%} moving, "
             f"{heads['transferred']:.0%} transferring"

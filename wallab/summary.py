@@ -129,6 +129,13 @@ def _figures(samples: list[Sample], name: str) -> list[float]:
     return [figure for figure in found if figure is not None]
 
 
+def _units(plan: Manifest, cell: Cell) -> int:
+    """Return how many spindles or channels the cell's WAL drive has."""
+    chosen = f"wal ({cell.get('profile')})"
+    parameters = plan.drives.get("wal") or plan.drives.get(chosen, {})
+    return int(parameters.get("units", "1"))
+
+
 def _writes(plan: Manifest, cell: Cell) -> bool:
     """Whether the cell's transactions write WAL."""
     return workloads.find(cell.get("workload", plan.experiment.workload)).writes
@@ -217,7 +224,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                 },
                 relative=means[key] / base_mean if base_mean and key in means else None,
                 relative_interval=ratio,
-                evidence=evidence.of(good) if _writes(plan, cell) else None,
+                evidence=evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
                 warnings=_warnings(plan, cell, good),
             )
         elif group:
