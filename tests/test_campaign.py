@@ -1,11 +1,12 @@
 """Which cuts a campaign makes, and what it concludes from them."""
 
+import html
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from wallab import manifest, matrix
+from wallab import jsonfile, manifest, matrix, paths, tabulation
 from wallab.command import power_cut
 from wallab.errors import LabError
 from wallab.powercut import campaign, display
@@ -107,7 +108,8 @@ def test_verdicts_and_bounds() -> None:
     told = summarize(one, records)
     marks = [verdict.mark for verdict in told.cells]
     assert marks == ["safe 50", "LOST 1/1", "(N/A)"]
-    assert told.cells[0].bound == pytest.approx(0.06)
+    assert told.cells[0].durability is not None
+    assert told.cells[0].durability.bound == pytest.approx(0.06)
     assert told.proved
     assert told.honest_losses == []
     assert "No loss in 50 cuts of 1 cells" in display.render(told)
@@ -179,3 +181,56 @@ def test_mistaken_arguments_are_named(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LabError, match=words):
         power_cut.command.main(arguments, standalone_mode=False)
+
+
+def a_run_and_its_campaign(folder: Path, cut_key: str) -> tuple[Path, Path]:
+    """The committed example run, and a campaign on servers of that key or of the run's own."""
+    run = paths.RESULTS / "example-quick"
+    builds = manifest.load(run).builds
+    one = plan(HONEST)
+    one.builds = {
+        "both": msgspec.structs.replace(builds["both"], key=cut_key or builds["both"].key)
+    }
+    honest = Cell("both", "off", "open_direct", "xfs")
+    lossy = Cell("both", "off", "fsync=false", "xfs")
+    one.cells = (honest, lossy)
+    jsonfile.save(folder / campaign.PLAN, one)
+    file = RecordFile(folder / campaign.CUTS)
+    for made in [
+        *(record(control, 1, "lost") for control in one.controls),
+        *(record(honest, number) for number in range(1, 31)),
+        record(lossy, 1, "lost"),
+    ]:
+        file.append(made)
+    return run, folder
+
+
+def test_table_carries_the_marks(tmp_path: Path) -> None:
+    run, folder = a_run_and_its_campaign(tmp_path, "")
+    found = tabulation.results_of(run, cuts=[folder])
+    for kind, words in (
+        ("text", "safe 30 (<10.0%)"),
+        ("text", "LOST 1/1"),
+        ("text", "1 of 1 broke the promise (lost: why)"),
+        ("markdown", "safe 30"),
+        ("html", "safe 30"),
+        ("csv", "power_cuts"),
+        ("json", '"cuts": 30'),
+    ):
+        assert words in html.unescape(tabulation.render(found, kind)), kind
+    without = tabulation.render(tabulation.results_of(run), "text")
+    assert "power cuts" not in without
+
+
+def test_campaign_on_other_servers_is_refused(tmp_path: Path) -> None:
+    run, folder = a_run_and_its_campaign(tmp_path, "another")
+    with pytest.raises(LabError, match="another source, patch or compiler made its both"):
+        tabulation.results_of(run, cuts=[folder])
+
+
+def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
+    run, folder = a_run_and_its_campaign(tmp_path, "")
+    cuts = folder / campaign.CUTS
+    cuts.write_bytes(b"".join(cuts.read_bytes().splitlines(keepends=True)[1:]))
+    with pytest.raises(LabError, match="proves nothing"):
+        tabulation.results_of(run, cuts=[folder])

@@ -9,6 +9,7 @@ from wallab import axes, comparison, evidence, values, workloads
 from wallab.axes import sync
 from wallab.axes.sync import FSYNC_OFF
 from wallab.comparison import VERDICT_ROUNDS
+from wallab.durability import Durability
 from wallab.estimate import Estimate, estimate, outliers
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
@@ -46,6 +47,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Rounds that failed."""
     evidence: Evidence | None = None
     warnings: tuple[str, ...] = ()
+    durability: Durability | None = None
+    """What power cuts have shown of it, where a campaign is named."""
 
 
 def _expected_caches(plan: Manifest, cell: Cell) -> dict[str, dict[str, str]]:

@@ -9,6 +9,7 @@ from wallab import against, jsonfile, manifest, reference, run, summary, table
 from wallab.against import Against
 from wallab.export import csvfile, html, markdown, plots, text
 from wallab.manifest import Manifest
+from wallab.powercut import marks
 from wallab.samples import Sample, SampleFile
 from wallab.table import Table
 
@@ -48,11 +49,16 @@ FILES = {
 
 
 def results_of(
-    folder: Path, rows: tuple[str, ...] = (), column: str | None = None, value: str | None = None
+    folder: Path,
+    rows: tuple[str, ...] = (),
+    column: str | None = None,
+    value: str | None = None,
+    cuts: list[Path] | None = None,
 ) -> Results:
     """Return what a run directory says; LabError if it is none.
 
-    Rows, column and value are the experiment's unless they are named.
+    Rows, column and value are the experiment's unless they are named. The cells are marked with
+    what campaigns of power cuts have shown, if some are named.
     """
     plan = table.rearranged(manifest.load(folder), rows, column, value)
     name = plan.experiment.reference
@@ -60,6 +66,8 @@ def results_of(
     samples = SampleFile(folder / run.SAMPLES).read()
     summaries = summary.summarize(plan, samples, published)
     laid_out = table.lay_out(plan, summaries, published, summary.control(plan, samples))
+    if cuts:
+        laid_out = marks.marked(laid_out, plan, cuts)
     # The control is a statement about the run, and no cell of it.
     return Results(plan, [sample for sample in samples if not sample.control], laid_out)
 

@@ -31,19 +31,6 @@ Examples:
 GATE_FAILED = 1
 
 
-def find_campaign(name: str) -> Path:
-    """Return the directory of a campaign: a path, a name below results/, or the latest one."""
-    if name == "latest":
-        campaigns = sorted(paths.RESULTS.glob(f"2*/{campaign.PLAN}"))
-        if not campaigns:
-            raise LabError(f"there is no campaign in {paths.RESULTS}; scripts/power-cut makes one")
-        return campaigns[-1].parent
-    for folder in (Path(name), paths.RESULTS / name):
-        if folder.is_dir():
-            return folder
-    raise LabError(f"no campaign “{name}”: name a directory below {paths.RESULTS}, or latest")
-
-
 @click.command(epilog=EPILOG)
 @click.argument("experiment", default="thread")
 @click.option(
@@ -127,7 +114,7 @@ def command(
     if resume:
         if conditions or source_name or output or seed is not None or fault != "power":
             raise LabError("--resume goes with --cuts, --jobs, --traces and --matrix alone")
-        folder = find_campaign(resume)
+        folder = campaign.find(resume)
         before = campaign.load(folder)
         experiment, source_name, fault = before.name, before.source, before.fault
     else:

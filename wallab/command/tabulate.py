@@ -11,6 +11,7 @@ from wallab.command import outcome
 from wallab.comparison import shown
 from wallab.errors import LabError
 from wallab.export import versus
+from wallab.powercut import campaign
 from wallab.progress import say
 from wallab.values import VALUES
 
@@ -21,6 +22,7 @@ Examples:
   scripts/tabulate latest --format html > report.html
   scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
+  scripts/tabulate latest --cuts latest
   scripts/tabulate latest --against results/20261120-011500-thread
   scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5
 """
@@ -77,6 +79,12 @@ def gate(found: Against, percent: float) -> int:
     type=click.Choice(list(VALUES)),
     help="The figure that is shown; else the experiment's.",
 )
+@click.option(
+    "--cuts",
+    multiple=True,
+    metavar="CAMPAIGN",
+    help="Mark the cells with what power cuts have shown of them (scripts/power-cut); repeatable.",
+)
 @click.option("--against", metavar="RUN", help="Compare with this run, cell by cell.")
 @click.option(
     "--fail-if-slower",
@@ -91,6 +99,7 @@ def command(
     rows: tuple[str, ...],
     column: str | None,
     value: str | None,
+    cuts: tuple[str, ...],
     against: str | None,
     percent: float | None,
 ) -> int:
@@ -99,9 +108,12 @@ def command(
     if against is None:
         if percent is not None:
             raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
-        found = tabulation.results_of(folder, rows, column, value)
+        campaigns = [campaign.find(name) for name in cuts]
+        found = tabulation.results_of(folder, rows, column, value, campaigns)
         sys.stdout.write(tabulation.render(found, kind))
         return 0
+    if cuts:
+        raise LabError("--against compares figures alone: --cuts does not fit")
     if rows or column:
         raise LabError("--against has a line for each cell: --rows and --columns do not fit")
     if kind not in versus.FORMATS:

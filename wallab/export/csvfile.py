@@ -6,7 +6,14 @@ import io
 import msgspec
 
 from wallab.evidence import Evidence
+from wallab.summary import Summary
 from wallab.table import Table
+
+
+def _cuts(cell: Summary) -> list[int | None]:
+    """Power cuts of the cell, and how many of them lost something."""
+    found = cell.durability
+    return [found.cuts, found.lost] if found else [None, None]
 
 
 def render(table: Table) -> str:
@@ -15,6 +22,7 @@ def render(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     evidence = [field.name for field in msgspec.structs.fields(Evidence)]
     axes: list[str] = []
+    cut = any(cell and cell.durability for row in table.rows for cell in row.cells)
     for row in table.rows:
         for cell in row.cells:
             if cell is None:
@@ -33,6 +41,7 @@ def render(table: Table) -> str:
                         "published",
                         "published_relative",
                         *evidence,
+                        *(["power_cuts", "power_cuts_lost"] if cut else []),
                         "warnings",
                     ]
                 )
@@ -49,6 +58,7 @@ def render(table: Table) -> str:
                     cell.reference,
                     cell.reference_relative,
                     *counted,
+                    *(_cuts(cell) if cut else []),
                     "; ".join(cell.warnings),
                 ]
             )

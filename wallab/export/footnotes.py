@@ -14,9 +14,15 @@ def row_title(table: Table, row: Row) -> str:
     )
 
 
-def reason(cell: Summary) -> str:
+def reasons(cell: Summary) -> tuple[str, ...]:
     """Explain one cell in words; nothing if nothing was counted."""
-    return "; ".join(evidence.explain(cell.evidence)) if cell.evidence else ""
+    counted = evidence.explain(cell.evidence) if cell.evidence else ()
+    return (*counted, *([cell.durability.words] if cell.durability else []))
+
+
+def reason(cell: Summary) -> str:
+    """Explain one cell in one line."""
+    return "; ".join(reasons(cell))
 
 
 def by_row(table: Table) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -40,6 +46,11 @@ def remarks(table: Table) -> list[str]:
         found.append(
             "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
             "a power cut can lose acknowledged commits."
+        )
+    if any(cell and cell.durability for row in table.rows for cell in row.cells):
+        found.append(
+            "safe n: n power cuts under load, nothing lost, and below 3/n lose at 95%; "
+            "LOST k/n: k of n lost what had been acknowledged."
         )
     control = [f"{table.control}."] if table.control else []
     return [*found, *table.further_notes, *control]

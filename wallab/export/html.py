@@ -124,7 +124,7 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                     spread=spread(cell),
                     published=published(cell),
                     bar=_bar(table, cell, most, least),
-                    reasons=evidence.explain(cell.evidence) if cell.evidence else (),
+                    reasons=footnotes.reasons(cell),
                     heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
                     samples=tuple(own),
                     course=Markup(course.inline()) if course else None,  # noqa: S704 - svg escapes

@@ -16,7 +16,9 @@ def _cell(cell: Summary | None) -> str:
     if cell is None:
         return ""
     shown = " ".join(filter(None, (text.tps(cell), text.spread(cell))))
-    return f"{shown} [{text.published(cell)}]" if cell.reference is not None else shown
+    if cell.reference is not None:
+        shown += f" [{text.published(cell)}]"
+    return shown + (f", {escape(text.durability(cell))}" if cell.durability else "")
 
 
 def render(table: Table) -> str:

@@ -60,6 +60,11 @@ def published_relative(cell: Summary) -> str:
     return f"{cell.reference_relative:.3f}" if cell.reference_relative is not None else ""
 
 
+def durability(cell: Summary) -> str:
+    """What power cuts have shown."""
+    return cell.durability.mark if cell.durability else ""
+
+
 def values(table: Table) -> list[tuple[str, Show]]:
     """Return the lines of a row: each figure of the experiment, its interval, the published one."""
 
@@ -212,6 +217,7 @@ def render(table: Table) -> str:
         lines: list[tuple[str, Show]] = [("", tps), ("95% interval", spread)]
         if table.reference:
             lines.append((table.reference.title, published))
+        lines.append(("power cuts", durability))
         parts += ["TPS", _grid(table, lines), ""]
     else:
         parts += [_grid(table, values(table), labelled=True), ""]

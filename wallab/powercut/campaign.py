@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile
+from wallab import jsonfile, paths
 from wallab.axes.sync import FSYNC_OFF
 from wallab.builder import Build
 from wallab.errors import LabError
@@ -53,6 +53,19 @@ class Plan(msgspec.Struct, kw_only=True):
     def applies(self, cell: Cell) -> bool:
         """Whether the cell's variant has its method."""
         return cell.sync == FSYNC_OFF or cell.sync in self.methods[cell.variant]
+
+
+def find(name: str) -> Path:
+    """Return the directory of a campaign: a path, a name below results/, or the latest one."""
+    if name == "latest":
+        campaigns = sorted(paths.RESULTS.glob(f"2*/{PLAN}"))
+        if not campaigns:
+            raise LabError(f"there is no campaign in {paths.RESULTS}; scripts/power-cut makes one")
+        return campaigns[-1].parent
+    for folder in (Path(name), paths.RESULTS / name):
+        if folder.is_dir():
+            return folder
+    raise LabError(f"no campaign “{name}”: name a directory below {paths.RESULTS}, or latest")
 
 
 def load(folder: Path) -> Plan:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from wallab.durability import Durability
 from wallab.powercut.campaign import Plan
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord
@@ -28,9 +29,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """The shortest account of a loss, of the first cut that had one."""
 
     @property
-    def bound(self) -> float | None:
-        """What n cuts without a loss allow: at 95% the probability of one is below 3/n."""
-        return min(1.0, 3 / self.cuts) if self.state == "safe" else None
+    def durability(self) -> Durability | None:
+        """What the cuts have shown; None if none was made."""
+        return Durability(self.cuts, self.bad, self.account) if self.cuts else None
 
     @property
     def mark(self) -> str:

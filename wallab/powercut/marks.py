@@ -1,0 +1,72 @@
+"""Marks for the cells of a table of TPS, from campaigns of power cuts."""
+
+from pathlib import Path
+
+import msgspec
+
+from wallab.durability import Durability
+from wallab.errors import LabError
+from wallab.manifest import Manifest
+from wallab.matrix import Cell as TableCell
+from wallab.powercut import campaign, conduct
+from wallab.powercut.campaign import CUTS, Plan
+from wallab.powercut.cell import Cell
+from wallab.powercut.record import CutRecord, RecordFile
+from wallab.powercut.verdict import judge_cell
+from wallab.table import Table
+
+
+def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:
+    """Return the table with the marks that the campaigns give its cells.
+
+    LabError for a campaign of another source, patch or compiler, and for one that proved nothing.
+    """
+    records: list[CutRecord] = []
+    for folder in folders:
+        plan = campaign.load(folder)
+        _check(folder, plan, run)
+        records += RecordFile(folder / CUTS).read()
+
+    def mark(cell: TableCell) -> Durability | None:
+        if (cut := _cut_cell(cell, run)) is None:
+            return None
+        return judge_cell(cut, records).durability
+
+    rows = tuple(
+        msgspec.structs.replace(
+            row,
+            cells=tuple(
+                cell and msgspec.structs.replace(cell, durability=mark(cell.cell))
+                for cell in row.cells
+            ),
+        )
+        for row in table.rows
+    )
+    return msgspec.structs.replace(table, rows=rows)
+
+
+def _check(folder: Path, plan: Plan, run: Manifest) -> None:
+    """Refuse a campaign that says nothing about the run."""
+    if plan.fault != "power":
+        raise LabError(f"{folder}: was about {plan.fault}, not about power cuts")
+    if not conduct.report(folder).proved:
+        raise LabError(f"{folder}: a control that must lose did not, so it proves nothing")
+    ours = {build.variant: build.key for build in run.builds.values()}
+    common = [variant for variant in plan.builds if variant in ours]
+    if not common:
+        raise LabError(f"{folder}: cut no variant of this run")
+    if differing := [variant for variant in common if plan.builds[variant].key != ours[variant]]:
+        raise LabError(
+            f"{folder}: another source, patch or compiler made its {', '.join(differing)}; cut the "
+            "power of the run's own servers with scripts/power-cut"
+        )
+
+
+def _cut_cell(cell: TableCell, run: Manifest) -> Cell | None:
+    """Return the campaign's cell for one of the table; None if campaigns have no such cell."""
+    wal = run.experiment.drive["wal"]
+    variant, sync = cell.get("variant"), cell.get("sync")
+    cache = wal.write_cache or cell.get("write_cache")
+    if variant is None or sync is None or cache is None:
+        return None
+    return Cell(variant, cache, sync, cell.get("file_system", wal.filesystem))
