@@ -13,6 +13,7 @@ from wallab.export import csvfile, markdown, text
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
 from wallab.samples import Sample
+from wallab.transactionlog import Course, Latency
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
 from wallab.writecache import as_read_back
@@ -82,6 +83,47 @@ def test_ratios_to_the_row(plan: Manifest) -> None:
     assert found.reference_relative is not None
     assert math.isclose(found.reference_relative, 145.2 / 131.5)
     assert found.warnings == ()
+
+
+def test_deviation_is_one_figure(plan: Manifest) -> None:
+    published = reference.load("thread")
+    base, theirs = at("both", "fsync=false"), 131.5
+    # Half of the published ratio in one cell, twice in the other: a factor of 2.
+    samples = [
+        sample(base, 1, 200),
+        sample(at("both", "fdatasync"), 1, 200 * 115.5 / theirs / 2),
+        sample(at("both", "open_sync"), 1, 200 * 114.4 / theirs * 2),
+    ]
+    laid_out = table.lay_out(plan, summary.summarize(plan, samples, published), published)
+    assert laid_out.deviation is not None
+    assert laid_out.deviation[0] == pytest.approx(2)
+    assert "by a factor of 2.00, up or down (geometric mean over 2 cells)" in text.render(laid_out)
+    assert "factor of 2.00" in markdown.render(laid_out)
+    alone = table.lay_out(plan, summary.summarize(plan, samples[:1], published), published)
+    assert alone.deviation is None
+
+
+def test_outliers_and_unsteady_cells_are_marked_and_count(plan: Manifest) -> None:
+    cell = at("both", "fdatasync")
+
+    def course(first: float, second: float) -> Measured:
+        latency = Latency(1, 1, 1, 1, 1)
+        return Measured(100.0, 300, 0, 1.0, 1.0, Course(latency, (100, 100), (first, second)))
+
+    rates = [100.0, 101.0, 99.0, 100.5, 150.0]
+    found = find(
+        summary.summarize(plan, [sample(cell, n, r) for n, r in enumerate(rates, 1)], None), cell
+    )
+    assert found.tps is not None
+    assert found.tps.mean == pytest.approx(110.1)
+    assert any("round 5 lies apart: 150.0 TPS" in warning for warning in found.warnings)
+    steady = [sample(cell, n, 100, figures=course(100, 101)) for n in range(1, 6)]
+    assert find(summary.summarize(plan, steady, None), cell).warnings == ()
+    sinking = [sample(cell, n, 100, figures=course(120, 80 + n)) for n in range(1, 6)]
+    (warning,) = find(summary.summarize(plan, sinking, None), cell).warnings
+    assert warning.startswith("not steady: the second half of a sample had 0.69 times")
+    # No word on steadiness without enough rounds.
+    assert find(summary.summarize(plan, sinking[:4], None), cell).warnings == ()
 
 
 def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:

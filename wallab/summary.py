@@ -39,6 +39,8 @@ class Summary(msgspec.Struct, frozen=True):
     """The experiment's first value, to that of the row's cell in the column relative_to."""
     relative_interval: tuple[float, float] | None = None
     """Its 95% interval, from the ratios within each round."""
+    is_base: bool = False
+    """Whether it is itself the cell that its row's ratios are to."""
     reference: float | None = None
     reference_relative: float | None = None
     references: dict[str, float] = {}
@@ -227,6 +229,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                 },
                 relative=means[key] / base_mean if base_mean and key in means else None,
                 relative_interval=ratio,
+                is_base=base == cell,
                 evidence=evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
                 warnings=_warnings(plan, cell, good),
             )

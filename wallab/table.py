@@ -1,5 +1,8 @@
 """A run's table: rows and columns as the experiment lays them out."""
 
+import math
+import statistics
+
 import msgspec
 
 from wallab import axes, workloads
@@ -33,6 +36,32 @@ class Table(msgspec.Struct, frozen=True):
     """The experiment's own."""
     control: str = ""
     """What the A/A control showed, in words."""
+
+    @property
+    def deviation(self) -> tuple[float, int] | None:
+        """How far our ratios are from the published ones: a factor, and of how many cells.
+
+        The geometric mean of each cell's deviation, up or down; 1 is none. Both ratios are to the
+        row's cell in the same column, which itself is left out.
+        """
+        found = [
+            abs(math.log(cell.relative / cell.reference_relative))
+            for row in self.rows
+            for cell in row.cells
+            if cell and cell.relative and cell.reference_relative and not cell.is_base
+        ]
+        return (math.exp(statistics.fmean(found)), len(found)) if found else None
+
+    @property
+    def deviation_note(self) -> str:
+        """The deviation in words; nothing if nothing was published."""
+        if self.deviation is None or self.reference is None:
+            return ""
+        factor, cells = self.deviation
+        return (
+            f"Ratios to {self.relative_to} deviate from those of {self.reference.title} by a "
+            f"factor of {factor:.2f}, up or down (geometric mean over {cells} cells)"
+        )
 
     @property
     def lacking(self) -> list[str]:

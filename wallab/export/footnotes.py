@@ -52,5 +52,5 @@ def remarks(table: Table) -> list[str]:
             "safe n: n power cuts under load, nothing lost, and below 3/n lose at 95%; "
             "LOST k/n: k of n lost what had been acknowledged."
         )
-    control = [f"{table.control}."] if table.control else []
-    return [*found, *table.further_notes, *control]
+    about = [f"{note}." for note in (table.deviation_note, table.control) if note]
+    return [*found, *table.further_notes, *about]

@@ -40,8 +40,7 @@ def render(table: Table) -> str:
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
     notes = [f"! {escape(note)}" for note, _ in table.notes]
-    if table.control:
-        notes.append(f"{escape(table.control)}.")
+    notes += [f"{escape(note)}." for note in (table.deviation_note, table.control) if note]
     reasons = [
         f"- **{escape(row)}, {escape(column)}**: {escape(said)}"
         for row, cells in footnotes.by_row(table)

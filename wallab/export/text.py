@@ -44,7 +44,7 @@ def relative(cell: Summary) -> str:
 
 def relative_interval(cell: Summary) -> str:
     """The 95% interval of the share, from the ratios within rounds."""
-    if cell.relative_interval is None or cell.relative == 1:
+    if cell.relative_interval is None or cell.is_base:
         return ""
     low, high = cell.relative_interval
     return f"{low:.3f}-{high:.3f}"
