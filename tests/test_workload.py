@@ -1,8 +1,11 @@
 """pgbench's report is read, not guessed."""
 
+from unittest import mock
+
 import pytest
 
 from wallab import workload
+from wallab.workloads.builtin import Builtin
 
 REPORT = """pgbench (18.6)
 transaction type: <builtin: TPC-B (sort of)>
@@ -34,3 +37,16 @@ def test_missing_figure(lost: str) -> None:
     cut = "\n".join(line for line in REPORT.splitlines() if lost not in line)
     with pytest.raises(workload.RunFailed):
         workload.parse(cut)
+
+
+def test_a_warm_up_in_which_nothing_ended_spoils_no_sample() -> None:
+    """On a slow machine 50 clients may need longer for their first transactions than it lasts."""
+    nothing = REPORT[: REPORT.index("1234")] + "0\n"
+    with pytest.raises(workload.NothingDone, match="no transaction ended"):
+        workload.parse(nothing)
+    bed = mock.Mock()
+    bed.run_pgbench.side_effect = workload.NothingDone
+    assert Builtin("tpcb-like").warm_up(bed, mock.Mock(), 1) is None
+    bed.run_pgbench.side_effect = workload.RunFailed("the server has gone")
+    with pytest.raises(workload.RunFailed):
+        Builtin("tpcb-like").warm_up(bed, mock.Mock(), 1)

@@ -35,6 +35,10 @@ class RunFailed(Exception):
     """pgbench ended with an error."""
 
 
+class NothingDone(RunFailed):
+    """pgbench's time was over before a single transaction had ended."""
+
+
 _FIGURES = {
     "tps": r"^tps = ([\d.]+) \(without initial connection time\)",
     "transactions": r"^number of transactions actually processed: (\d+)",
@@ -47,6 +51,9 @@ _FIGURES = {
 def parse(report: str) -> Measured:
     """Read pgbench's report (14 and later); RunFailed if a figure is missing."""
     values: dict[str, float] = {"failed": 0.0}
+    # Without any, pgbench leaves the figures out.
+    if (done := re.search(_FIGURES["transactions"], report, re.MULTILINE)) and int(done[1]) == 0:
+        raise NothingDone("no transaction ended in the time that pgbench had")
     for name, pattern in _FIGURES.items():
         if found := re.search(pattern, report, re.MULTILINE):
             values[name] = float(found[1])

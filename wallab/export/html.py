@@ -177,7 +177,8 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
                 *((f"lab: {name}", value) for name, value in plan.lab.items()),
             ],
         ),
-        ("Settings", sorted(plan.experiment.settings.items())),
+        ("Settings of the experiment", sorted(plan.experiment.settings.items())),
+        ("Cluster", [(name, _shown(value)) for name, value in plan.template.items()]),
     ]
     groups += [
         (f"Drive: {name}", sorted(parameters.items())) for name, parameters in plan.drives.items()

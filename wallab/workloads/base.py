@@ -8,7 +8,7 @@ import msgspec
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
 from wallab.contextswitches import ContextSwitches
-from wallab.workload import Measured
+from wallab.workload import Measured, NothingDone
 
 if TYPE_CHECKING:
     from wallab.matrix import Preset
@@ -43,8 +43,14 @@ class Workload:
         raise NotImplementedError
 
     def warm_up(self, bed: "TestBed", conditions: Conditions, seconds: int) -> Measured | None:
-        """Run for so many seconds before what counts; return what pgbench says of it."""
-        figures, _ = bed.run_pgbench(conditions, self.script(), seconds=seconds)
+        """Run for so many seconds before what counts; return what pgbench says of it.
+
+        A slow machine may end no transaction in that time, which spoils no sample: None then.
+        """
+        try:
+            figures, _ = bed.run_pgbench(conditions, self.script(), seconds=seconds)
+        except NothingDone:
+            return None
         return figures
 
     def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
