@@ -101,7 +101,7 @@ def test_switched_read_back_and_put_back(
     assert calls.index(off) < calls.index(on)
     # Nothing but asking is done where nothing is to be changed.
     Path(f"{bit}.calls").unlink()
-    cacheswitch.put_back(before, machine.root)
+    assert cacheswitch.put_back(before, machine.root) == ""
     assert not {off, on} & set(Path(f"{bit}.calls").read_text().splitlines())
 
 

@@ -49,15 +49,18 @@ def state(disk: Disk) -> CacheState:
     return CacheState(disk.identity, disk.name, _drive_state(disk), _kernel_file(disk)[1])
 
 
-def set_to(disk: Disk, drive: str, kernel: str) -> None:
+def set_to(disk: Disk, drive: str, kernel: str) -> bool:
     """Switch the disk's cache (on, off), and the kernel's belief; both are read back.
 
-    What is so already is left alone. MachineError with the reason if one did not take.
+    What is so already is left alone; returns whether anything was not. MachineError with the
+    reason if one did not take.
     """
+    changed = False
     if (before := _drive_state(disk)) != drive:
         if reason := fixed(disk):
             raise MachineError(f"{disk.name} {reason}; it is {before}")
         _switch(disk, drive)
+        changed = True
         if (after := _drive_state(disk)) != drive:
             raise MachineError(f"{disk.name}: the write cache stays {after}, not {drive}")
     file, believed = _kernel_file(disk)
@@ -65,16 +68,19 @@ def set_to(disk: Disk, drive: str, kernel: str) -> None:
         _write(file, kernel)
         if (after := read(file)) != kernel:
             raise MachineError(f"{file} stays “{after}”, not “{kernel}”")
+        changed = True
+    return changed
 
 
 def put_back(before: CacheState, root: Path = Path("/")) -> str:
-    """Put a disk's settings back, and say what was done; MachineError if that failed."""
+    """Put a disk's settings back; say what was done, if anything. MachineError if that failed."""
     for disk in every_disk(root):
         if disk.identity == before.identity:
             # What could not be read was not switched either.
             drive = before.drive if before.drive != "unknown" else _drive_state(disk)
-            set_to(disk, drive, before.kernel)
-            return f"put the write cache of {disk.name} back: {drive}, {before.kernel}"
+            changed = set_to(disk, drive, before.kernel)
+            what = f"put the write cache of {disk.name} back: {drive}, {before.kernel}"
+            return what if changed else ""
     raise MachineError(
         f"{before.name} ({before.identity}) is not here, and its write cache is still to be put "
         f"back to {before.drive}: run scripts/drive restore when it is"

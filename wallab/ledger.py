@@ -223,7 +223,8 @@ def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
     done: list[str] = []
     for before in list(record.caches):
         try:
-            done.append(cacheswitch.put_back(before))
+            if line := cacheswitch.put_back(before):
+                done.append(line)
         except MachineError as error:
             done.append(str(error))
             continue

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from wallab import paths
+from wallab import ledger, paths
 
 _LOOP_GET_STATUS64 = 0x4C05
 
@@ -46,13 +46,12 @@ def leftovers() -> dict[str, list[str]]:
         if named or (not words and process.info["name"] == "wal-drive" and _stuck(process)):
             processes.append(f"{process.pid} {process.info['name']}")
     mounts = Path("/proc/self/mounts").read_text().splitlines()
-    homes = (paths.runtime(), paths.state())
     return {
         "loops": [device.name for device in Path("/dev").glob("loop[0-9]*")
                   if _loop_name(device).startswith(f"{runtime}/")],
         "mounts": [line for line in mounts if f"{runtime}/" in line],
         "processes": processes,
-        "folders": [str(one) for home in homes for one in home.glob("*")],
+        "folders": [str(one) for one in {*Path(runtime).glob("*"), *ledger.dead()}],
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from wallab import __version__, jsonfile, paths
+from wallab import __version__, jsonfile, paths, realdrive
 from wallab.builder import Build
 from wallab.cost import Cost, Session
 from wallab.errors import LabError
@@ -116,7 +116,14 @@ def lab_state() -> dict[str, str]:
 
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
-    """Return the parameters of the experiment's drives."""
+    """Return the parameters of the experiment's drives; of real ones, what is found there."""
+    if any(drive.kind != "simulated" for drive in experiment.drive.values()):
+        return {
+            name: {"kind": drive.kind} | realdrive.describe(Path(drive.directory))
+            if drive.directory
+            else {"profile": drive.profile} | profile(drive.profile)
+            for name, drive in experiment.drive.items()
+        }
     by_axis = experiment.axes.get("profile")
     if by_axis is None:
         return {

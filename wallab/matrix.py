@@ -3,7 +3,7 @@
 import itertools
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from wallab.errors import LabError
 from wallab.simulated import FILE_SYSTEMS, profile
 from wallab.strict import read_toml
 from wallab.values import VALUES
-from wallab.writecache import WriteCache
+from wallab.writecache import WRITE_CACHES, WriteCache
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Only = dict[str, str | list[str]]
@@ -25,9 +25,15 @@ Cell = dict[str, str]
 class Drive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A drive of the test bed."""
 
-    profile: str
-    size_mb: Annotated[int, msgspec.Meta(ge=512)]
+    profile: str = ""
+    """Of a simulated drive."""
+    size_mb: Annotated[int, msgspec.Meta(ge=512)] | None = None
+    """Of a simulated drive."""
+    kind: Literal["simulated", "device", "directory"] = "simulated"
+    directory: str = ""
+    """On a real drive: the work happens in a folder of its own below."""
     filesystem: str = "xfs"
+    """Of a simulated drive."""
     write_cache: WriteCache | None = None
     """Fixed; without it an axis decides."""
     mkfs: dict[str, tuple[str, ...]] = {}
@@ -128,17 +134,50 @@ def _check_drives(experiment: Experiment) -> None:
     cell = {axis: values[0] for axis, values in experiment.axes.items()}
     by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
     for name, drive in experiment.drive.items():
-        if drive.filesystem not in FILE_SYSTEMS:
-            raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
-        try:
-            profile(drive.profile)
-        except LabError as error:
-            raise LabError(f"drive.{name}.profile: {error}") from None
-        if drive.write_cache is None and by_axis is None:
+        if drive.kind == "simulated":
+            _check_simulated(name, drive)
+        else:
+            _check_real(name, drive, experiment)
+        if drive.write_cache is None and by_axis is None and drive.kind != "directory":
             raise LabError(f"drive.{name}.write_cache: expected one, since no axis decides it")
         for filesystem in drive.mkfs:
             if filesystem not in FILE_SYSTEMS:
                 raise LabError(f"drive.{name}.mkfs: expected {' or '.join(FILE_SYSTEMS)}")
+
+
+def _check_simulated(name: str, drive: Drive) -> None:
+    if drive.filesystem not in FILE_SYSTEMS:
+        raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
+    try:
+        profile(drive.profile)
+    except LabError as error:
+        raise LabError(f"drive.{name}.profile: {error}") from None
+    if drive.size_mb is None:
+        raise LabError(f"drive.{name}.size_mb: expected the size of the simulated drive")
+    if drive.directory:
+        raise LabError(f"drive.{name}.directory: is for kind device or directory")
+    if drive.write_cache == "as-is":
+        raise LabError(f"drive.{name}.write_cache: a simulated drive has {', '.join(WRITE_CACHES)}")
+
+
+def _check_real(name: str, drive: Drive, experiment: Experiment) -> None:
+    for key in ("profile", "size_mb", "mkfs"):
+        if getattr(drive, key):
+            raise LabError(f"drive.{name}.{key}: is for simulated drives")
+    for axis in ("profile", "file_system"):
+        if axis in experiment.axes:
+            raise LabError(f"drive.{name}.kind: the axis {axis} takes simulated drives")
+    if not drive.directory:
+        raise LabError(f"drive.{name}.directory: expected a directory on the drive")
+    if drive.kind == "directory":
+        if drive.write_cache not in (None, "as-is"):
+            raise LabError(f"drive.{name}.write_cache: that of a directory is as it is")
+        if experiment.axes.get("write_cache", ("as-is",)) != ("as-is",) and all(
+            other.kind == "directory" or other.write_cache for other in experiment.drive.values()
+        ):
+            raise LabError(f'axes.write_cache: expected ["as-is"]: drive.{name} is a directory')
+    elif drive.write_cache == "as-is":
+        raise LabError(f"drive.{name}.write_cache: as-is is for kind directory")
 
 
 def _check_axes(experiment: Experiment) -> None:
@@ -185,6 +224,48 @@ def with_source(experiment: Experiment, source: str | None) -> Experiment:
     return msgspec.structs.replace(experiment, source=source) if source else experiment
 
 
+def on_real_drives(
+    experiment: Experiment, kind: Literal["device", "directory"], directories: dict[str, str]
+) -> Experiment:
+    """Return the experiment with its drives (name -> directory) on real ones; LabError if none fit.
+
+    A directory's cache is as it is, so the axis write_cache has that one value. Drives in the same
+    directory share a device, and so its write cache: all of them follow the axis.
+    """
+    together = len(set(directories.values())) < len(directories)
+    drives = {
+        name: Drive(
+            kind=kind,
+            directory=directories[name],
+            write_cache=None
+            if kind == "directory" or (together and "write_cache" in experiment.axes)
+            else drive.write_cache,
+        )
+        for name, drive in experiment.drive.items()
+    }
+    changed = msgspec.structs.replace(experiment, drive=drives)
+    if kind == "directory" and "write_cache" in experiment.axes:
+        by_itself = {"write_cache": ("as-is",)}
+        changed = msgspec.structs.replace(
+            changed,
+            axes=experiment.axes | by_itself,
+            relative_to=None if experiment.column == "write_cache" else experiment.relative_to,
+            preset={
+                name: msgspec.structs.replace(
+                    preset,
+                    control=preset.control and preset.control | {"write_cache": "as-is"},
+                    only=tuple(
+                        {axis: fits for axis, fits in one.items() if axis != "write_cache"}
+                        for one in preset.only
+                    ),
+                )
+                for name, preset in experiment.preset.items()
+            },
+        )
+    _check(changed)
+    return changed
+
+
 def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions:
     """Return what the cell asks of the test bed."""
     own = Conditions(scale=preset.scale, clients=preset.clients, settings=dict(experiment.settings))
@@ -221,6 +302,8 @@ def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
 
 def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
     """Return the write cache that the drive has in the cell."""
+    if drive.kind == "directory":
+        return "as-is"
     by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
     return drive.write_cache or msgspec.convert(by_axis, WriteCache)
 

@@ -33,6 +33,15 @@ def server_user() -> str | None:
     return SERVER_USER if os.geteuid() == 0 else None
 
 
+def can_run(server: Path) -> bool:
+    """Whether that user can reach the installed server where it is."""
+    try:
+        child = spawn([server / "bin/postgres", "-V"], as_server=True, stdout=subprocess.DEVNULL)
+    except PermissionError:
+        return False
+    return child.wait(60) == 0
+
+
 def own(path: Path) -> None:
     """Give the path to the user that servers run as."""
     if user := server_user():

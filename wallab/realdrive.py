@@ -3,6 +3,7 @@
 All work happens in a folder of the lab's own below the directory that the user named.
 """
 
+import itertools
 import os
 import secrets
 import shutil
@@ -182,26 +183,26 @@ class DeviceDrive(DirectoryDrive):
         MachineError if there are none, or if they hold the running system and that is not allowed.
         """
         mount = blockdevice.mount_under(_checked(directory), root)
-        self._disks: tuple[Disk, ...] = blockdevice.stack_under(mount, root).disks
-        if not self._disks:
+        self.disks: tuple[Disk, ...] = blockdevice.stack_under(mount, root).disks
+        if not self.disks:
             raise MachineError(
                 f"{directory} is on {mount.filesystem} ({mount.source}), and not on a block "
                 "device: its write cache cannot be switched; use --drive directory"
             )
         system = blockdevice.stack_under(blockdevice.mount_under(Path("/"), root), root).disks
-        shared = [disk.name for disk in self._disks if disk in system]
+        shared = [disk.name for disk in self.disks if disk in system]
         if shared and not root_device_too:
             raise MachineError(
                 f"{directory} is on {', '.join(shared)}, which holds the running system; its "
                 "write cache is switched only with --root-device-too"
             )
-        if not os.access(self._disks[0].sysfs / "queue/write_cache", os.W_OK):
+        if not os.access(self.disks[0].sysfs / "queue/write_cache", os.W_OK):
             raise MachineError(
-                f"{self._disks[0].sysfs}/queue/write_cache cannot be written: switching a write "
+                f"{self.disks[0].sysfs}/queue/write_cache cannot be written: switching a write "
                 "cache takes root and, in a container, --privileged"
             )
         super().__init__(name, directory, ledger, root)
-        for disk in self._disks:
+        for disk in self.disks:
             ledger.add_cache(cacheswitch.state(disk))
         self._reasons: dict[WriteCache, str] = {}
 
@@ -221,14 +222,14 @@ class DeviceDrive(DirectoryDrive):
         wanted = as_read_back(state)
         if wanted["drive"] not in ("on", "off"):
             raise MachineError(f"a real drive cannot be switched to “{state}”")
-        for disk in self._disks:
+        for disk in self.disks:
             cacheswitch.set_to(disk, wanted["drive"], wanted["kernel"])
         if (found := self.write_cache()) != wanted:
             raise MachineError(f"the write cache under {self.directory} stays {found}")
 
     def write_cache(self) -> dict[str, str]:
         """Read back the disks' caches and the kernel's belief; several values if they differ."""
-        states = [cacheswitch.state(disk) for disk in self._disks]
+        states = [cacheswitch.state(disk) for disk in self.disks]
         kernel = {one.kernel for one in states}
         if kernel == {"write back"}:
             # A device made of disks may have been made when they had no cache: it sends no flush.
@@ -241,3 +242,14 @@ class DeviceDrive(DirectoryDrive):
             "drive": ", ".join(sorted({one.drive for one in states})),
             "kernel": ", ".join(sorted(kernel)),
         }
+
+
+def check_apart(drives: dict[DeviceDrive, WriteCache | None]) -> None:
+    """MachineError if drives with write caches of their own share a disk; None: the axis's."""
+    for (one, cache), (other, other_cache) in itertools.combinations(drives.items(), 2):
+        shared = {disk.name for disk in one.disks} & {disk.name for disk in other.disks}
+        if shared and cache != other_cache:
+            raise MachineError(
+                f"{one.directory} and {other.directory} are both on {', '.join(sorted(shared))}, "
+                "which has but one write cache: name another drive, or one directory for both"
+            )

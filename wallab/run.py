@@ -14,7 +14,7 @@ from wallab.cost import Session
 from wallab.errors import LabError, MachineError
 from wallab.estimate import Estimate
 from wallab.manifest import Manifest, NotApplicable
-from wallab.matrix import Cell
+from wallab.matrix import Cell, Experiment
 from wallab.progress import Work, duration, say
 from wallab.samples import Sample, SampleFile
 from wallab.schedule import Schedule, Turn
@@ -40,6 +40,18 @@ def check_rights() -> None:
         raise MachineError(
             "simulated drives need FUSE, and there is no usable /dev/fuse: load the kernel's "
             "module (modprobe fuse), or give a container --device /dev/fuse"
+        )
+
+
+def check_rights_for(experiment: Experiment) -> None:
+    """MachineError unless this process may have the experiment's drives."""
+    kinds = {drive.kind for drive in experiment.drive.values()}
+    if "simulated" in kinds:
+        check_rights()
+    elif "device" in kinds and os.geteuid() != 0:
+        raise MachineError(
+            "switching a drive's write cache takes root: run this with sudo, or as root. "
+            "PostgreSQL itself then runs as another user. --drive directory needs no rights."
         )
 
 
@@ -102,6 +114,9 @@ class Run:
                     for cell in self._plan.cells
                     if (reason := self._bed.lacks(cell))
                 )
+            if len(self._plan.not_applicable) == len(self._plan.cells):
+                reasons = dict.fromkeys(one.reason for one in self._plan.not_applicable)
+                raise MachineError(f"nothing can be measured here: {'; '.join(reasons)}")
             if not resumed:
                 self.folder.mkdir(parents=True)
             cells = [cell for cell in self._plan.cells if not self._bed.lacks(cell)]

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from wallab import axes, matrix, mounts, process, workloads
+from wallab import axes, matrix, mounts, process, realdrive, workloads
 from wallab import cluster as clusters
 from wallab.cluster import Cluster, ServerFailed
 from wallab.conditions import Conditions
 from wallab.drive import Drive
 from wallab.ledger import Ledger
 from wallab.matrix import Cell, Experiment, Preset, write_cache_of
+from wallab.realdrive import DeviceDrive, DirectoryDrive
 from wallab.samples import CpuSeconds, Sample
 from wallab.simulated import SimulatedDrive
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
@@ -55,7 +56,7 @@ class Phases:
 
 
 class TestBed:
-    """Simulated drives with clusters on them, and the servers that can run them.
+    """Drives with clusters on them, and the servers that can run them.
 
     Axes that a drive is made by (profile, file_system) give it a set of drives for each value;
     axes that a template is made by (source, scale) give each set a template for each value.
@@ -67,8 +68,14 @@ class TestBed:
         preset: Preset,
         cells: tuple[Cell, ...],
         servers: dict[str, Path],
+        *,
+        root_device_too: bool = False,
     ) -> None:
-        """`servers` are the installed trees, by `Conditions.server`."""
+        """`servers` are the installed trees, by `Conditions.server`.
+
+        A device that holds the running system is refused unless named by `root_device_too`.
+        """
+        self._root_device_too = root_device_too
         self._experiment = experiment
         self._preset = preset
         self._cells = cells
@@ -86,18 +93,26 @@ class TestBed:
     def open(self) -> dict[str, Any]:
         """Make everything ready; return what was found out about the template clusters."""
         try:
-            mounts.enter_private_namespace()
+            simulated = self._of_kind("simulated")
+            private = simulated or not all(map(process.can_run, self._installed.values()))
+            if private:
+                mounts.enter_private_namespace()
             self._ledger = Ledger.open()
             self._undo.callback(self._ledger.close)
+            if self._of_kind("device") or self._of_kind("directory"):
+                self._lasting = Ledger.open(lasting=True)
+                self._undo.callback(self._lasting.close)
             self._make_drives()
             # File systems are mounted where the drives' servers do not live: the last process of
             # a namespace unmounts what is left there, and a server would then wait for itself.
-            mounts.enter_private_namespace()
+            if private:
+                mounts.enter_private_namespace()
             for name, path in self._installed.items():
-                target = self._ledger.folder / "server" / _plain(name)
-                target.mkdir(parents=True)
-                mounts.bind(path, target)
-                self._undo.callback(mounts.unmount, target)
+                target = self._ledger.folder / "server" / _plain(name) if private else path
+                if private:
+                    target.mkdir(parents=True)
+                    mounts.bind(path, target)
+                    self._undo.callback(mounts.unmount, target)
                 self._servers[name] = target
                 self.methods[name] = clusters.methods(target)
             return self._make_templates()
@@ -105,25 +120,51 @@ class TestBed:
             self.close()
             raise
 
+    def _of_kind(self, kind: str) -> bool:
+        return any(drive.kind == kind for drive in self._experiment.drive.values())
+
     def _make_drives(self) -> None:
         for cell in self._cells:
             conditions = self.conditions(cell)
             key = (conditions.profile, conditions.filesystem)
-            if key in self._sets or not mounts.kernel_knows(conditions.filesystem or "xfs"):
+            if key in self._sets or (
+                self._of_kind("simulated")
+                and not mounts.kernel_knows(conditions.filesystem or "xfs")
+            ):
                 continue
             made = self._sets[key] = {}
             suffix = f"-{len(self._sets)}" if len(self._sets) > 1 else ""
             for name, drive in self._experiment.drive.items():
-                filesystem = conditions.filesystem or drive.filesystem
-                made[name] = SimulatedDrive(
-                    f"{name}{suffix}",
-                    conditions.profile or drive.profile,
-                    drive.size_mb << 20,
-                    filesystem,
-                    self._ledger,
-                    mkfs=drive.mkfs.get(filesystem, ()),
-                )
+                made[name] = self._make_drive(f"{name}{suffix}", drive, conditions)
                 self._undo.callback(made[name].close)
+            realdrive.check_apart(
+                {
+                    drive: self._experiment.drive[name].write_cache
+                    for name, drive in made.items()
+                    if isinstance(drive, DeviceDrive)
+                }
+            )
+
+    def _make_drive(self, name: str, drive: matrix.Drive, conditions: Conditions) -> Drive:
+        if drive.kind == "directory":
+            return DirectoryDrive(name, Path(drive.directory), self._lasting)
+        if drive.kind == "device":
+            return DeviceDrive(
+                name,
+                Path(drive.directory),
+                self._lasting,
+                root_device_too=self._root_device_too,
+            )
+        assert drive.size_mb is not None
+        filesystem = conditions.filesystem or drive.filesystem
+        return SimulatedDrive(
+            name,
+            conditions.profile or drive.profile,
+            drive.size_mb << 20,
+            filesystem,
+            self._ledger,
+            mkfs=drive.mkfs.get(filesystem, ()),
+        )
 
     def close(self) -> None:
         """Undo everything that open did; safe to call twice."""

@@ -13,7 +13,7 @@ class WriteCacheAxis(Axis):
     title: ClassVar[str] = "writeback cache"
 
     def check(self, value: str) -> None:
-        one_of(value, WRITE_CACHES)
+        one_of(value, (*WRITE_CACHES, "as-is"))
 
     def apply(self, value: str, conditions: Conditions) -> None:
         conditions.write_cache = value

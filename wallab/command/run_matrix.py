@@ -3,6 +3,7 @@
 import re
 import secrets
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -39,6 +40,8 @@ Examples:
   scripts/run-matrix --rounds 20 --precision 5  until ± 5%, but 20 rounds at most
   scripts/run-matrix --variants stock,foo       with a variant of your own
   scripts/run-matrix --resume latest            go on after an interruption
+  scripts/run-matrix --drive directory --directory /srv/x   where that is, as it is
+  scripts/run-matrix --drive device --directory /srv/x      its write cache switched
   scripts/run-matrix --dry-run                  list what would be measured
 """
 
@@ -54,6 +57,45 @@ def build_all(wanted: list[Conditions], source_name: str, system: str) -> dict[s
         built = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
         servers |= {of_source[server.build.variant]: server for server in built}
     return servers
+
+
+def directories_of(named: tuple[str, ...], drives: Iterable[str]) -> dict[str, str]:
+    """Read --directory, once for all drives or as NAME=DIRECTORY; return drive -> directory."""
+    found: dict[str, str] = {}
+    for one in named:
+        name, _, directory = one.partition("=")
+        if name in drives and directory:
+            found[name] = directory
+        elif len(named) == 1:
+            found = dict.fromkeys(drives, one)
+        else:
+            raise LabError(f"--directory {one}: expected {' or '.join(f'{d}=DIR' for d in drives)}")
+    if missing := [name for name in drives if name not in found]:
+        raise LabError(
+            f"--drive: name the directory on the drive with --directory DIR, or {missing[0]}=DIR"
+        )
+    return {name: str(Path(place).absolute()) for name, place in found.items()}
+
+
+def with_drives(
+    experiment: Experiment, before: Manifest | None, kind: str | None, named: tuple[str, ...]
+) -> Experiment:
+    """Return the experiment on the drives that the options name, or the run to be resumed had."""
+    if before:
+        if kind or named:
+            raise LabError("--drive and --directory are those of the run to resume")
+        old = before.experiment.drive
+        if {drive.kind for drive in experiment.drive.values()} == {"simulated"}:
+            kind = next(iter(old.values())).kind
+            named = tuple(f"{name}={drive.directory}" for name, drive in old.items())
+    if kind in (None, "simulated"):
+        if named and not before:
+            raise LabError("--directory: takes --drive device or --drive directory")
+        return experiment
+    directories = directories_of(named, experiment.drive)
+    return matrix.on_real_drives(
+        experiment, "device" if kind == "device" else "directory", directories
+    )
 
 
 def seconds_of(
@@ -159,6 +201,24 @@ def of_variants(experiment: Experiment, named: str | None, before: Manifest | No
     metavar="FILE",
     help="Another matrix.toml.",
 )
+@click.option(
+    "--drive",
+    "kind",
+    type=click.Choice(["simulated", "device", "directory"]),
+    help="Real ones: a device whose write cache is switched, or a directory as it is.",
+)
+@click.option(
+    "--directory",
+    "directories",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="On the real drive; for wal and data, or each (wal=DIR).",
+)
+@click.option(
+    "--root-device-too",
+    is_flag=True,
+    help="Switch the cache even of a device that holds the running system.",
+)
 @click.option("--dry-run", "list_only", is_flag=True, help="List the cells, measure nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def command(
@@ -175,6 +235,9 @@ def command(
     resume: str | None,
     output: Path | None,
     matrix_file: Path | None,
+    kind: str | None,
+    directories: tuple[str, ...],
+    root_device_too: bool,
     list_only: bool,
     as_json: bool,
 ) -> None:
@@ -200,6 +263,7 @@ def command(
         reference.load(chosen.reference)
     chosen = matrix.with_source(chosen, source_name or prebuilt.default_source())
     chosen = of_variants(chosen, variants, before)
+    chosen = with_drives(chosen, before, kind, directories)
     how_much = chosen.preset[preset]
     cells = matrix.cells(chosen, how_much)
     if before:
@@ -215,7 +279,7 @@ def command(
     if list_only:
         dry_run(how_much, cells)
         return
-    run.check_rights()
+    run.check_rights_for(chosen)
     wanted = [matrix.conditions(chosen, how_much, cell) for cell in cells]
     servers = build_all(wanted, chosen.source, system)
     plan = Manifest(
@@ -234,7 +298,13 @@ def command(
     )
     paths_of = {name: server.path for name, server in servers.items()}
     try:
-        bed = TestBed(plan.experiment, plan.preset, plan.cells, paths_of)
+        bed = TestBed(
+            plan.experiment,
+            plan.preset,
+            plan.cells,
+            paths_of,
+            root_device_too=root_device_too,
+        )
         run.Run(folder, plan, bed).measure(resumed=before is not None, max_seconds=max_seconds)
     except KeyboardInterrupt:
         if (folder / run.SAMPLES).exists():

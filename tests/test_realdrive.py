@@ -1,0 +1,392 @@
+"""Real drives: directories as they are, and devices whose write cache is switched."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakesysfs import FakeMachine
+
+from wallab import blockdevice, cacheswitch, ledger, matrix, paths, realdrive
+from wallab.command.run_matrix import directories_of
+from wallab.errors import LabError, MachineError
+from wallab.ledger import Ledger
+from wallab.realdrive import DeviceDrive, DirectoryDrive
+from wallab.samples import SampleFile
+from wallab.writecache import WRITE_CACHES
+
+SMALL = """
+[experiment.real]
+title = "real"
+source = "18"
+workload = "tpcb-like"
+rows = ["variant", "write_cache"]
+column = "sync"
+[experiment.real.axes]
+variant = ["stock"]
+write_cache = ["off", "on", "on-unflushed"]
+sync = ["fdatasync"]
+[experiment.real.drive.wal]
+profile = "ata-2005"
+size_mb = 512
+[experiment.real.drive.data]
+profile = "ata-2005"
+size_mb = 512
+write_cache = "on"
+[experiment.real.settings]
+max_wal_size = "64MB"
+min_wal_size = "64MB"
+[experiment.real.preset.smoke]
+about = "for tests"
+scale = 1
+clients = 2
+transactions = 5
+warm_up_seconds = 0
+rounds = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What survives a reboot, kept for this test alone."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("WALLAB_STATE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def lasting(own_state: Path) -> Iterator[Ledger]:
+    """A ledger that survives a reboot, closed afterwards with nothing left."""
+    one = Ledger.open(lasting=True)
+    yield one
+    one.close()
+    assert list(own_state.iterdir()) == []
+
+
+@pytest.fixture
+def open_path(tmp_path: Path) -> Path:
+    """A folder that any user may pass to."""
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+def test_directory_is_put_back(open_path: Path, lasting: Ledger) -> None:
+    with contextlib.closing(DirectoryDrive("wal", open_path, lasting)) as drive:
+        file = drive.mount_point / "a" / "b"
+        file.parent.mkdir()
+        file.write_text("kept")
+        drive.snapshot()
+        for _ in range(2):
+            file.write_text("changed")
+            (drive.mount_point / "new").touch()
+            drive.restore()
+            drive.mount()
+            assert file.read_text() == "kept"
+            assert list(drive.mount_point.iterdir()) == [file.parent]
+        assert drive.unavailable("as-is") == ""
+        assert drive.unavailable("off")
+        with pytest.raises(MachineError, match="as it is"):
+            drive.set_write_cache("on")
+    assert list(open_path.iterdir()) == []
+
+
+def test_folder_of_a_dead_run_goes(open_path: Path, own_state: Path) -> None:
+    """As after a power failure: the process is gone, and so is the runtime folder."""
+    (open_path / "mine").touch()
+    die_with(f"DirectoryDrive('wal', Path({str(open_path)!r}), Ledger.open(lasting=True))")
+    assert len(list(open_path.iterdir())) == 2
+    assert any("removed" in line for line in ledger.clear_dead())
+    assert [one.name for one in open_path.iterdir()] == ["mine"]
+    assert list(own_state.iterdir()) == []
+
+
+def die_with(expression: str) -> None:
+    """Evaluate in another process that then dies as by kill -9."""
+    script = (
+        "import os, signal\nfrom pathlib import Path\nfrom wallab.ledger import Ledger\n"
+        "from wallab.realdrive import DeviceDrive, DirectoryDrive\n"
+        f"drive = {expression}\n"
+        "if isinstance(drive, DeviceDrive):\n    drive.set_write_cache('on-unflushed')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+
+
+def test_no_such_directory(tmp_path: Path, lasting: Ledger) -> None:
+    with pytest.raises(LabError, match="name a directory on the drive"):
+        DirectoryDrive("wal", tmp_path / "none", lasting)
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match="not a directory"):
+        DirectoryDrive("wal", tmp_path / "file", lasting)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+def test_directory_that_the_server_cannot_reach(tmp_path: Path, lasting: Ledger) -> None:
+    closed = tmp_path / "closed"
+    (closed / "in").mkdir(parents=True)
+    closed.chmod(0o700)
+    with pytest.raises(LabError, match=r"gets no access.*chmod"):
+        DirectoryDrive("wal", closed / "in", lasting)
+
+
+def machine_around(place: Path, root: Path, device: str) -> FakeMachine:
+    """A made-up machine with two ATA disks: the system on one, the place on the device."""
+    machine = FakeMachine(root)
+    for number, name in enumerate(("sda", "sdb")):
+        machine.scsi(name, f"8:{16 * number}", "ahci", "ATA", "ST3500413AS", number)
+    machine.mount(Path("/"), "8:0", "ext4", "/dev/sda")
+    machine.mount(place, device)
+    return machine
+
+
+def test_device_of_the_running_system(open_path: Path, tmp_path: Path, lasting: Ledger) -> None:
+    machine = machine_around(open_path, tmp_path / "machine", "8:0")
+    with pytest.raises(MachineError, match=r"sda, which holds the running system.*--root-device"):
+        DeviceDrive("wal", open_path, lasting, machine.root)
+    assert list(open_path.iterdir()) == []
+
+
+def test_no_device_at_all(open_path: Path, tmp_path: Path, lasting: Ledger) -> None:
+    machine = machine_around(open_path, tmp_path / "machine", "0:40")
+    with pytest.raises(MachineError, match=r"not on a block device.*--drive directory"):
+        DeviceDrive("wal", open_path, lasting, machine.root)
+
+
+@pytest.fixture
+def raid_volume(
+    open_path: Path, tmp_path: Path, lasting: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> FakeMachine:
+    """A machine on which the place is on a controller's volume, where it is put back, too."""
+    machine = machine_around(open_path, tmp_path / "machine", "8:32")
+    machine.scsi("sdc", "8:32", "megaraid_sas", "LSI", "MR9361-8i", 2)
+    found = blockdevice.every_disk(machine.root)
+    monkeypatch.setattr(cacheswitch, "every_disk", lambda root: found)
+    return machine
+
+
+def test_raid_volume_is_reported(
+    open_path: Path, raid_volume: FakeMachine, lasting: Ledger
+) -> None:
+    machine = raid_volume
+    with contextlib.closing(DeviceDrive("wal", open_path, lasting, machine.root)) as drive:
+        for state in WRITE_CACHES:
+            assert drive.unavailable(state)
+        assert "megaraid_sas" in drive.unavailable("off")
+        assert drive.write_cache() == {"drive": "unknown", "kernel": "write back"}
+    said = realdrive.describe(open_path, machine.root)
+    assert said["sdc.controller"] == "megaraid_sas"
+
+
+def test_device_is_one_runs_at_a_time(
+    open_path: Path, raid_volume: FakeMachine, lasting: Ledger
+) -> None:
+    machine = raid_volume
+    with contextlib.closing(DeviceDrive("wal", open_path, lasting, machine.root)):
+        other = Ledger.open(lasting=True)
+        with pytest.raises(MachineError, match="sdc is in use by another run"):
+            DeviceDrive("wal", open_path, other, machine.root)
+        other.close()
+
+
+def test_directories_of_the_command_line() -> None:
+    both = ["wal", "data"]
+    assert directories_of(("/x",), both) == {"wal": "/x", "data": "/x"}
+    assert directories_of(("wal=/w", "data=/d"), both) == {"wal": "/w", "data": "/d"}
+    assert directories_of(("/a=b",), both) == {"wal": "/a=b", "data": "/a=b"}
+    for wrong in ((), ("wal=/w",), ("/x", "/y")):
+        with pytest.raises(LabError, match=r"--directory .*(DIR|wal=DIR)"):
+            directories_of(wrong, both)
+
+
+def test_experiment_on_a_directory() -> None:
+    thread, _ = matrix.choose(matrix.read(), "thread", "quick")
+    moved = matrix.on_real_drives(thread, "directory", {"wal": "/x", "data": "/x"})
+    assert moved.axes["write_cache"] == ("as-is",)
+    cells = matrix.cells(moved, moved.preset["quick"])
+    before = matrix.cells(thread, thread.preset["quick"])
+    assert {tuple(cell.values()) for cell in cells} == {
+        (cell["variant"], "as-is", cell["sync"]) for cell in before
+    }
+    assert matrix.write_cache_of(moved.drive["data"], cells[0]) == "as-is"
+
+
+def test_experiment_on_a_device() -> None:
+    thread, _ = matrix.choose(matrix.read(), "thread", "quick")
+    cell = {"variant": "both", "write_cache": "off", "sync": "fsync"}
+    apart = matrix.on_real_drives(thread, "device", {"wal": "/x", "data": "/y"})
+    assert matrix.write_cache_of(apart.drive["data"], cell) == "on"
+    together = matrix.on_real_drives(thread, "device", {"wal": "/x", "data": "/x"})
+    assert matrix.write_cache_of(together.drive["data"], cell) == "off"
+
+
+REAL = 'kind = "directory"\ndirectory = "/srv/x"'
+SIMULATED = 'profile = "ata-2005"\nsize_mb = 512'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (SIMULATED, 'kind = "device"', "drive.wal.directory: expected a directory"),
+        (SIMULATED, f'{REAL}\nprofile = "ata-2005"', "drive.wal.profile: is for simulated"),
+        (SIMULATED, f'{REAL}\nwrite_cache = "off"', "drive.wal.write_cache: that of a directory"),
+        (SIMULATED, REAL, r'axes.write_cache: expected \["as-is"\]'),
+        (SIMULATED, 'kind = "tape"', "kind"),
+        (SIMULATED, f'{SIMULATED}\ndirectory = "/x"', "drive.wal.directory: is for kind"),
+        ("size_mb = 512", "", "drive.wal.size_mb: expected the size"),
+        ('write_cache = "on"', 'write_cache = "as-is"', "drive.data.write_cache: a simulated"),
+    ],
+)
+def test_wrong_drives_in_the_matrix(tmp_path: Path, old: str, new: str, said: str) -> None:
+    file = tmp_path / "matrix.toml"
+    assert old in SMALL
+    file.write_text(SMALL.replace(old, new, 1))
+    with pytest.raises(LabError, match=said):
+        matrix.read(file)
+
+
+@pytest.fixture
+def loop_directory(open_path: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A directory on a file system on a loop device of its own; and that device's write_cache."""
+    image = tmp_path / "image"
+    with image.open("wb") as stream:
+        stream.truncate(1 << 30)
+    attach = ["losetup", "--find", "--show", str(image)]
+    device = subprocess.run(attach, capture_output=True, text=True, check=True).stdout.strip()
+    belief = Path("/sys/block") / Path(device).name / "queue" / "write_cache"
+    try:
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+        subprocess.run(["mount", device, open_path], check=True)
+        try:
+            yield open_path, belief
+        finally:
+            subprocess.run(["umount", open_path], check=True)
+    finally:
+        belief.write_text("write back")
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@pytest.mark.stack
+def test_cache_of_a_real_device(loop_directory: tuple[Path, Path], own_state: Path) -> None:
+    """What a loop device has of a cache is the kernel's belief; that is really switched."""
+    directory, belief = loop_directory
+    owned = Ledger.open(lasting=True)
+    drive = DeviceDrive("wal", directory, owned)
+    assert "loop device" in drive.unavailable("off")
+    assert drive.unavailable("on") == drive.unavailable("on-unflushed") == ""
+    drive.set_write_cache("on-unflushed")
+    assert belief.read_text() == "write through\n"
+    assert flushes_of_a_sync(drive) == 0
+    drive.set_write_cache("on")
+    assert belief.read_text() == "write back\n"
+    assert flushes_of_a_sync(drive) >= 1
+    drive.set_write_cache("on-unflushed")
+    drive.close()
+    owned.close()
+    assert belief.read_text() == "write back\n"
+    assert list(own_state.iterdir()) == []
+    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+
+
+def flushes_of_a_sync(drive: DeviceDrive) -> int:
+    """How many flushes the kernel sends when a new file is synced."""
+    drive.reset()
+    with (drive.mount_point / f"file-{time.monotonic_ns()}").open("wb") as stream:
+        stream.write(b"x" * 8192)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return drive.reading().counters["flushes"]
+
+
+@pytest.mark.stack
+def test_cache_is_put_back_after_a_kill(loop_directory: tuple[Path, Path]) -> None:
+    directory, belief = loop_directory
+    die_with(f"DeviceDrive('wal', Path({str(directory)!r}), Ledger.open(lasting=True))")
+    assert belief.read_text() == "write through\n"
+    done = run_lab("drive", "restore")
+    assert done.returncode == 0, done.stderr
+    assert "put the write cache of loop" in done.stdout
+    assert belief.read_text() == "write back\n"
+    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+    assert "nothing was left behind" in run_lab("drive", "restore").stderr
+
+
+def run_lab(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the lab's commands."""
+    return subprocess.run(
+        [paths.LAB / "scripts" / command, *arguments], capture_output=True, text=True, timeout=900
+    )
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_run_on_a_device(loop_directory: tuple[Path, Path], tmp_path: Path) -> None:
+    directory, belief = loop_directory
+    (tmp_path / "matrix.toml").write_text(SMALL)
+    result = run_lab(
+        "run-matrix", "real", "--preset", "smoke", "--matrix", tmp_path / "matrix.toml",
+        "--drive", "device", "--directory", directory, "--output", tmp_path / "out",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "is a loop device, which has no cache of its own" in result.stdout
+    found = {
+        sample.cell["write_cache"]: sample
+        for sample in SampleFile(tmp_path / "out" / "samples.jsonl").read()
+    }
+    assert [sample.error for sample in found.values()] == ["", ""]
+    assert found["on"].write_cache["wal"] == {"drive": "on", "kernel": "write back"}
+    assert found["on"].drive["wal"].counters["flushes"] > 0
+    assert found["on-unflushed"].write_cache["wal"] == {"drive": "on", "kernel": "write through"}
+    assert found["on-unflushed"].drive["wal"].counters["flushes"] == 0
+    assert belief.read_text() == "write back\n"
+    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+
+
+@pytest.fixture
+def users_home() -> Iterator[Path]:
+    """A folder that every user can reach."""
+    with tempfile.TemporaryDirectory(prefix="wallab-home-", dir="/tmp") as home:
+        Path(home).chmod(0o755)
+        yield Path(home)
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_run_in_a_directory_without_root(users_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user, with no right but to read the checkout, wherever it lies."""
+    home = users_home
+    (home / "place").mkdir()
+    (home / "matrix.toml").write_text(SMALL)
+    subprocess.run(["chown", "-R", "wallab", home], check=True)
+    for name in ("runtime", "state"):
+        monkeypatch.setenv(f"WALLAB_{name.upper()}", str(home / name))
+    rights = "+dac_override,+dac_read_search"
+    as_user = ["setpriv", "--reuid=wallab", "--regid=wallab", "--clear-groups",
+               f"--inh-caps={rights}", f"--ambient-caps={rights}"]  # fmt: skip
+    result = subprocess.run(
+        [*as_user, paths.LAB / "scripts" / "run-matrix", "real", "--preset", "smoke", "--matrix",
+         home / "matrix.toml", "--drive", "directory", "--directory", home / "place",
+         "--output", home / "out"],
+        capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    (sample,) = SampleFile(home / "out" / "samples.jsonl").read()
+    assert sample.error == ""
+    assert sample.cell["write_cache"] == "as-is"
+    plan = json.loads((home / "out" / "manifest.json").read_text())
+    assert plan["drives"]["wal"]["directory"] == str(home / "place")
+    for folder in ("place", "runtime", "state"):
+        assert list((home / folder).iterdir()) == []
