@@ -71,12 +71,17 @@ def lasting(own_state: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def open_path(tmp_path: Path) -> Path:
-    """A folder that any user may pass to."""
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o755)
-    place = tmp_path / "place"
+def home() -> Iterator[Path]:
+    """A folder that every user can reach."""
+    with tempfile.TemporaryDirectory(prefix="wallab-home-", dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@pytest.fixture
+def open_path(home: Path) -> Path:
+    """An empty folder that every user can reach."""
+    place = home / "place"
     place.mkdir()
     return place
 
@@ -355,19 +360,10 @@ def test_run_on_a_device(loop_directory: tuple[Path, Path], tmp_path: Path) -> N
     assert [one.name for one in directory.iterdir()] == ["lost+found"]
 
 
-@pytest.fixture
-def users_home() -> Iterator[Path]:
-    """A folder that every user can reach."""
-    with tempfile.TemporaryDirectory(prefix="wallab-home-", dir="/tmp") as home:
-        Path(home).chmod(0o755)
-        yield Path(home)
-
-
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
-def test_run_in_a_directory_without_root(users_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_in_a_directory_without_root(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user, with no right but to read the checkout, wherever it lies."""
-    home = users_home
     (home / "place").mkdir()
     (home / "matrix.toml").write_text(SMALL)
     subprocess.run(["chown", "-R", "wallab", home], check=True)

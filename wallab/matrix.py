@@ -164,7 +164,7 @@ def _check_real(name: str, drive: Drive, experiment: Experiment) -> None:
     for key in ("profile", "size_mb", "mkfs"):
         if getattr(drive, key):
             raise LabError(f"drive.{name}.{key}: is for simulated drives")
-    for axis in ("profile", "file_system"):
+    for axis in ("profile", "file_system", "barriers", "read_ahead"):
         if axis in experiment.axes:
             raise LabError(f"drive.{name}.kind: the axis {axis} takes simulated drives")
     if not drive.directory:
