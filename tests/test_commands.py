@@ -59,6 +59,10 @@ def test_build_variant_refuses(arguments: list[str], said: str) -> None:
         (["--matrix", "/nonexistent.toml"], "no such file"),
         (["--resume", "nosuch"], "no run “nosuch”"),
         (["--seed", "-1"], "-1"),
+        (["--rounds", "0"], "0"),
+        (["--precision", "0"], "0"),
+        (["--max-time", "soon"], "soon: expected a duration, such as 90s, 45m or 2h"),
+        (["--resume", "example-quick", "--rounds", "9"], "are those of the run to resume"),
     ],
 )
 def test_run_matrix_refuses(arguments: list[str], said: str) -> None:
@@ -81,6 +85,13 @@ def test_dry_run_lists_the_cells() -> None:
     assert code == 0
     assert "both\toff\topen_direct" in output.splitlines()
     assert f"{len(output.splitlines())} cells" in errors
+
+
+def test_dry_run_tells_what_options_change() -> None:
+    options = ["--rounds", "12", "--precision", "4.5", "--control"]
+    code, _, errors = lab("run-matrix", "--dry-run", "--preset", "smoke", *options)
+    assert code == 0
+    assert "× 12 rounds, fewer where ± 4.5% is reached, one cell twice a round" in errors
 
 
 def test_list_shows_variants_and_series() -> None:
