@@ -36,22 +36,34 @@ foreach my $i (0 .. $#variants)
 		wal_buffers => 16,
 		archive_mode => 'on',
 		wal_sync_method => telling_method($variant));
-	$primary->backup_fs_cold('b');
+	$primary->backup_fs_cold('b') if $primary->pg_version < 17;
 	$primary->start;
 	my $start = $primary->safe_psql('postgres',
 		'SELECT pg_switch_wal(); SELECT pg_current_wal_insert_lsn()');
 	($start) = $start =~ /(\S+)$/;
 	$primary->safe_psql('postgres', 'CREATE TABLE t (i int, pad text)');
 
-	my $standby = PostgreSQL::Test::Cluster->new("standby-$variant-$other",
-		install_path => "$ENV{WALLAB_SERVERS}/$other");
-	$standby->init_from_backup($primary, 'b', has_streaming => 1);
-	$standby->adjust_conf('postgresql.conf', 'archive_mode', 'off');
-	$standby->adjust_conf('postgresql.conf', 'wal_sync_method',
-		telling_method($other));
-
-	# The cold backup tells of the connections that initdb had thought of.
-	$standby->append_conf('postgresql.conf', 'max_connections = 100');
+	# A standby must have at least the primary's connections, and initdb thinks
+	# of 100.
+	my $name = "standby-$variant-$other";
+	my $standby;
+	if ($primary->pg_version >= 17)
+	{
+		# Both are copies of the same empty cluster.
+		$standby = new_node($name, $other, max_connections => 100);
+		$standby->enable_streaming($primary);
+	}
+	else
+	{
+		$standby = PostgreSQL::Test::Cluster->new($name,
+			install_path => "$ENV{WALLAB_SERVERS}/$other");
+		$standby->init_from_backup($primary, 'b', has_streaming => 1);
+		$standby->append_conf('postgresql.conf', 'max_connections = 100');
+	}
+	$standby->append_conf(
+		'postgresql.conf', q{
+archive_mode = off
+wal_sync_method = } . telling_method($other));
 	$standby->start;
 
 	$primary->safe_psql('postgres', $fill);
