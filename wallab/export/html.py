@@ -178,7 +178,13 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
             ],
         ),
         ("Settings of the experiment", sorted(plan.experiment.settings.items())),
-        ("Cluster", [(name, _shown(value)) for name, value in plan.template.items()]),
+    ]
+    template = {name: value for name, value in plan.template.items() if type(value) is not dict}
+    groups.append(("Cluster", [(name, _shown(value)) for name, value in template.items()]))
+    groups += [
+        (f"Cluster: {name}", [(key, _shown(one)) for key, one in value.items()])
+        for name, value in plan.template.items()
+        if name not in template
     ]
     groups += [
         (f"Drive: {name}", sorted(parameters.items())) for name, parameters in plan.drives.items()
