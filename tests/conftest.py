@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, series, source
+from wallab import builder, buildsystem, paths, series, source
 from wallab.builder import Server
 from wallab.source import Source
 
@@ -30,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "stack" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def drive_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The drive compiled with every warning an error, as its project file says."""
+    folder = tmp_path_factory.mktemp("drive")
+    subprocess.run(["meson", "setup", folder, paths.DRIVE], check=True, capture_output=True)
+    done = subprocess.run(["meson", "compile", "-C", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    return folder
 
 
 @pytest.fixture(scope="session")

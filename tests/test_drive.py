@@ -5,18 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The drive compiled with every warning an error, as its project file says."""
-    folder = tmp_path_factory.mktemp("drive")
-    subprocess.run(["meson", "setup", folder, paths.DRIVE], check=True, capture_output=True)
-    done = subprocess.run(["meson", "compile", "-C", folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    return folder
-
 
 def meson_test(build: Path, *names: str) -> None:
     """Run some of the drive's tests."""
@@ -29,17 +17,17 @@ def meson_test(build: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["parts", "timing", "cache", "random", "profiles"])
-def test_model(build: Path, name: str) -> None:
-    meson_test(build, name)
+def test_model(drive_build: Path, name: str) -> None:
+    meson_test(drive_build, name)
 
 
 @pytest.mark.stack
-def test_under_a_file_system(build: Path) -> None:
-    meson_test(build, "stack")
+def test_under_a_file_system(drive_build: Path) -> None:
+    meson_test(drive_build, "stack")
 
 
-def test_parameters_are_strict(build: Path, tmp_path: Path) -> None:
-    program = build / "wal-drive"
+def test_parameters_are_strict(drive_build: Path, tmp_path: Path) -> None:
+    program = drive_build / "wal-drive"
     for setting in ("rpm=0", "rpm=fast", "nosuch=1"):
         result = subprocess.run(
             [program, "--mount", tmp_path, "--control", tmp_path / "c", "--size", "1048576",

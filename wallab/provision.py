@@ -64,6 +64,8 @@ PACKAGES: dict[str, dict[str, str]] = {
     },
     "test": {
         "fio": "fio",
+        "nbdkit": "nbdkit",
+        "nbdkit-plugin-dev": "nbdkit",
         "libperl-critic-perl": "perlcritic",
         "perltidy": "perltidy",
         "shellcheck": "shellcheck",
