@@ -57,14 +57,19 @@ def pinned(command: Sequence[str | Path], cpus: int | None) -> list[str | Path]:
     return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
 
 
+_CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+"""Its /proc shows the processes in it, for tests that look at their servers there."""
+
+
 @functools.cache
 def can_contain() -> bool:
     """Whether this process may give children a process namespace of their own."""
     if os.geteuid() != 0:
         return False
-    probe = ["unshare", "--pid", "--fork", "--kill-child", "true"]
     try:
-        return subprocess.run(probe, capture_output=True, timeout=60).returncode == 0
+        return (
+            subprocess.run([*_CONTAINER, "true"], capture_output=True, timeout=60).returncode == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -76,7 +81,7 @@ def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
     death, and the orphans of the command need somebody who reaps them.
     """
     inside = 'setpriv --reuid="$0" --regid="$0" --clear-groups "$@"; exit $?'
-    return ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inside, user, *command]
+    return [*_CONTAINER, "sh", "-c", inside, user, *command]
 
 
 def spawn(
