@@ -3,7 +3,9 @@
 import contextlib
 import itertools
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from wallab import builder, buildsystem, paths, series
 from wallab.builder import Server
-from wallab.leftovers import wait_for_nothing
+from wallab.leftovers import leftovers, wait_for_nothing
 from wallab.powercut import campaign
 from wallab.powercut.campaign import CUTS
 from wallab.powercut.cell import Cell
@@ -30,7 +32,7 @@ ENOUGH = 40
 """Cuts within which a bad patch is caught: each does so with more than an even chance."""
 
 
-def power_cut(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def power_cut(*arguments: str | int | Path) -> subprocess.CompletedProcess[str]:
     """Run scripts/power-cut."""
     command = [str(paths.LAB / "scripts" / "power-cut"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=1200)
@@ -60,7 +62,7 @@ def run_folder(servers: dict[str, Server], tmp_path_factory: pytest.TempPathFact
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     (home / "stdout").write_text(result.stdout)
-    assert wait_for_nothing(5) == {}
+    assert wait_for_nothing(30) == {}
     return home / "out"
 
 
@@ -93,6 +95,53 @@ def test_finished_campaign_is_resumed_with_more_cuts(run_folder: Path) -> None:
     assert json.loads(result.stdout)["cuts"] == len(after)
 
 
+def hear_interrupts() -> None:
+    """What a child runs first: a job in the background starts deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def stop_after_another_cut(folder: Path, how: signal.Signals, *arguments: str | Path) -> int:
+    """Run scripts/power-cut, and send the signal when it has made a cut more; its exit code."""
+    cuts = folder / CUTS
+    before = cuts.read_bytes().count(b"\n") if cuts.exists() else 0
+    child = subprocess.Popen(
+        [str(paths.LAB / "scripts" / "power-cut"), *map(str, arguments)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    deadline = time.monotonic() + 600
+    while not (cuts.exists() and cuts.read_bytes().count(b"\n") > before):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(how)
+    return child.wait(300)
+
+
+@pytest.mark.usefixtures("servers")
+def test_interrupted_and_killed_campaign_is_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    code = stop_after_another_cut(
+        folder, signal.SIGINT, "--variants", "both", "--cells", "write_cache=on",
+        "--cells", "filesystem=xfs", "--cells", "sync=fdatasync", "--cuts", "3", "--seed", "9",
+        "--jobs", str(JOBS), "--traces", "none", "--output", folder,
+    )  # fmt: skip
+    assert code == 130
+    assert wait_for_nothing(30) == {}
+    code = stop_after_another_cut(folder, signal.SIGKILL, "--resume", folder, "--jobs", str(JOBS))
+    assert code == -signal.SIGKILL
+    deadline = time.monotonic() + 60
+    while leftovers()["processes"] and time.monotonic() < deadline:
+        time.sleep(0.1)  # what dies with the killed command may take a moment
+    result = power_cut("--resume", folder, "--jobs", JOBS)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "left behind by an earlier run" in result.stderr
+    records = RecordFile(folder / CUTS).read()
+    honest = [record.number for record in records if record.cell.honest]
+    assert len(honest) == 3
+    assert len(set(honest)) == 3
+    assert wait_for_nothing(30) == {}
+
+
 # --- faults ---------------------------------------------------------------------------------
 
 
@@ -102,7 +151,7 @@ def crew(servers: dict[str, Server]) -> Iterator[Crew]:
     with contextlib.closing(Crew(JOBS)) as one:
         one.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
         yield one
-    assert wait_for_nothing(5) == {}
+    assert wait_for_nothing(30) == {}
 
 
 PROFILES = {"wal": "ata-2005", "data": "ata-2005"}

@@ -27,7 +27,7 @@ PATIENCE = 900.0
 """Seconds within which a worker answers; a cut takes a few."""
 
 CLOSING = 120.0
-"""Seconds that a worker may take to clear up."""
+"""Seconds that a worker may take to finish its cut and to clear up."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -71,7 +71,6 @@ class Crew:
 
     def __init__(self, count: int) -> None:
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._busy: set[subprocess.Popen[bytes]] = set()
         self._count = count
 
     def open(self, setup: Setup) -> Ready:
@@ -85,10 +84,8 @@ class Crew:
                     stdout=subprocess.PIPE,
                 )
                 self._workers.append(worker)
-                self._busy.add(worker)
                 _send(worker, setup)
             answers = [_receive(worker, Ready) for worker in self._workers]
-            self._busy.clear()
             return answers[0]
         except BaseException:
             self.close()
@@ -103,7 +100,6 @@ class Crew:
             while True:
                 while idle and (task := next_task()):
                     worker = idle.pop()
-                    self._busy.add(worker)
                     _send(worker, task)
                     assert worker.stdout is not None
                     selector.register(
@@ -116,7 +112,6 @@ class Crew:
                     worker, _ = key.data
                     selector.unregister(key.fileobj)
                     record = _receive(worker, CutRecord)
-                    self._busy.remove(worker)
                     idle.append(worker)
                     finished(record)
                 now = time.monotonic()
@@ -126,23 +121,17 @@ class Crew:
     def close(self) -> None:
         """End the workers, which take their drives away; safe to call twice.
 
-        Each is told in one way only, so that nothing interrupts it while it clears up.
+        Each finishes its cut first: an interrupt in its midst could leave a server behind.
         """
         for worker in self._workers:
-            if worker in self._busy:
-                worker.send_signal(signal.SIGTERM)
-            elif worker.stdin is not None:
+            if worker.stdin is not None:
                 with contextlib.suppress(OSError):
                     worker.stdin.close()
         for worker in self._workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(CLOSING)
             process.end_group(worker)
-            if worker.stdin is not None:
-                with contextlib.suppress(OSError):
-                    worker.stdin.close()
         self._workers.clear()
-        self._busy.clear()
 
 
 def _send(worker: subprocess.Popen[bytes], message: Setup | Task) -> None:

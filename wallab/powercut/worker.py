@@ -1,21 +1,13 @@
 """A worker of a campaign; crew.py has its protocol."""
 
 import contextlib
-import signal
 import sys
-from types import FrameType
-from typing import NoReturn
 
 from wallab import jsonfile
 from wallab.errors import LabError
 from wallab.powercut.bed import Bed
 from wallab.powercut.crew import Ready, Refusal, Setup, Task
 from wallab.powercut.cut import Cutter
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def say(message: object) -> None:
@@ -39,11 +31,8 @@ def work() -> None:
 
 def main() -> int:
     """Work; 0 when there is nothing more to do."""
-    signal.signal(signal.SIGTERM, _stop)
     try:
         work()
-    except KeyboardInterrupt:
-        return 0
     except LabError as error:
         with contextlib.suppress(OSError):
             say(Refusal(str(error)))
