@@ -101,6 +101,7 @@ class MockWorkload:
     """Clients that note when they were at work."""
 
     cold = False
+    checked = False
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -46,7 +46,7 @@ def test_a_warm_up_in_which_nothing_ended_spoils_no_sample() -> None:
         workload.parse(nothing)
     bed = mock.Mock()
     bed.run_pgbench.side_effect = workload.NothingDone
-    assert Builtin("tpcb-like").warm_up(bed, mock.Mock(), 1) is None
+    assert Builtin("tpcb-like").warm_up(bed, mock.Mock(), mock.Mock()) is None
     bed.run_pgbench.side_effect = workload.RunFailed("the server has gone")
     with pytest.raises(workload.RunFailed):
-        Builtin("tpcb-like").warm_up(bed, mock.Mock(), 1)
+        Builtin("tpcb-like").warm_up(bed, mock.Mock(), mock.Mock())

@@ -17,6 +17,7 @@ import psycopg
 from wallab import process
 from wallab.errors import LabError
 from wallab.ledger import Ledger
+from wallab.memorygroup import MemoryGroup
 
 START_PATIENCE = 120.0
 """Seconds that a server may take to accept connections."""
@@ -80,6 +81,8 @@ class Cluster:
         for folder in (self.socket, self.log.parent):
             folder.mkdir(exist_ok=True)
             process.own(folder)
+        self.group: MemoryGroup | None = None
+        """What limits the memory of the server, if anything does."""
         self._postmaster: subprocess.Popen[bytes] | None = None
 
     def create(self, server: Path, *options: str) -> None:
@@ -122,12 +125,24 @@ class Cluster:
         command = process.pinned([server / "bin" / "postgres", "-D", self.data], cpus)
         for name, value in (settings | own).items():
             command += ["-c", f"{name}={value}"]
+        if self.group:
+            # It waits until it is in the group, so that nothing that it starts is outside.
+            command = ["sh", "-c", 'read -r go; exec "$@" </dev/null', "sh", *command]
         with self.log.open("ab") as log:
             begin = log.tell()
             self._postmaster = process.spawn(
-                command, as_server=True, deadly=signal.SIGQUIT, stdout=log, stderr=log
+                command,
+                as_server=True,
+                deadly=signal.SIGQUIT,
+                stdin=subprocess.PIPE if self.group else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._ledger.add_process(self._postmaster.pid)
+        if self.group and self._postmaster.stdin:
+            self.group.add(self._postmaster.pid)
+            with self._postmaster.stdin as waiting:
+                waiting.write(b"go\n")
         deadline = time.monotonic() + START_PATIENCE
         while True:
             try:

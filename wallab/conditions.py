@@ -25,6 +25,8 @@ class Conditions(msgspec.Struct):
     """Of every drive, in sectors of 512 bytes; None: the kernel's."""
     cpus: int | None = None
     """How many CPUs server and clients share; None: all."""
+    archive: str | None = None
+    """The command that copies finished WAL segments; None: there is no archive."""
     settings: dict[str, str] = {}
     """Of postgresql.conf."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab import cacheswitch, jsonfile, mounts, paths
+from wallab import cacheswitch, jsonfile, memorygroup, mounts, paths
 from wallab.cacheswitch import CacheState
 from wallab.errors import MachineError
 from wallab.progress import say
@@ -48,6 +48,8 @@ class Record(msgspec.Struct):
     folder: Path
     processes: list[Process] = msgspec.field(default_factory=list)
     loops: list[str] = msgspec.field(default_factory=list)
+    groups: list[Path] = msgspec.field(default_factory=list)
+    """Control groups."""
     read_ahead: dict[str, str] = msgspec.field(default_factory=dict)
     """Loop device -> the read_ahead_kb that it had before."""
     mounts: list[Path] = msgspec.field(default_factory=list)
@@ -144,6 +146,11 @@ class Ledger:
                     f"{before.name} is in use by another run (process {record.owner.pid}); "
                     "wait for its end"
                 )
+
+    def add_group(self, path: Path) -> None:
+        """Note a control group that must not outlive the owner's processes."""
+        self._record.groups.append(path)
+        self._save()
 
     def hand_over(self, owner: int) -> None:
         """Make another process the owner, so that this one may end."""
@@ -258,6 +265,11 @@ def _clear(file: Path, record: Record) -> list[str]:
                 except psutil.TimeoutExpired:
                     found.kill()
                     found.wait(5)
+    for group in record.groups:
+        deadline = time.monotonic() + 5
+        while not memorygroup.remove(group) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        done.append(f"removed the control group {group}")
     ours = [point for point in record.mounts if mounts.source(point) in record.loops]
     for point in [*ours, *mounts.below(record.folder)]:
         done.append(f"unmounted {point}")

@@ -52,6 +52,8 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For each client (pgbench -t); either this or seconds."""
     seconds: Positive | None = None
     """Of a measured run (pgbench -T)."""
+    pace: Positive = 1
+    """How many times faster than TPC-C's people the workload tpcc's key and think."""
     warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
     precision: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
     """Percent: a cell whose 95% interval is at most ± this needs no more rounds."""
@@ -73,6 +75,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drive: dict[str, Drive]
     settings: dict[str, str]
     preset: dict[str, Preset]
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
+    """What the server and all that it starts may use, page cache included; None: no limit."""
     values: tuple[str, ...] = ("tps",)
     """What the table shows of each cell; intervals and ratios are the first one's."""
     relative_to: str | None = None

@@ -5,8 +5,10 @@ of it away again.
 """
 
 import contextlib
+import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -14,13 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from wallab import axes, matrix, mounts, process, realdrive, workloads
+from wallab import axes, matrix, mounts, process, provision, realdrive, workloads
 from wallab import cluster as clusters
 from wallab.cluster import Cluster, ServerFailed
 from wallab.conditions import Conditions
 from wallab.drive import Drive
 from wallab.ledger import Ledger
 from wallab.matrix import Cell, Experiment, Preset, write_cache_of
+from wallab.memorygroup import MemoryGroup
 from wallab.realdrive import DeviceDrive, DirectoryDrive
 from wallab.samples import CpuSeconds, Sample
 from wallab.simulated import SimulatedDrive
@@ -84,6 +87,7 @@ class TestBed:
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
         self.values = experiment.values
+        self._group: MemoryGroup | None = None
         self._sets: dict[tuple[str | None, str | None], dict[str, Drive]] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
         self.drives: dict[str, Drive] = {}
@@ -115,6 +119,15 @@ class TestBed:
                     self._undo.callback(mounts.unmount, target)
                 self._servers[name] = target
                 self.methods[name] = clusters.methods(target)
+            if self._experiment.memory_mb:
+                name = f"wal-lab-{os.getpid()}"
+                limit = self._experiment.memory_mb << 20
+                self._group = MemoryGroup(name, limit, self._ledger)
+                self._undo.callback(self._group.close)
+            if any(self.conditions(cell).archive == "direct_cp" for cell in self._cells):
+                copier = self._ledger.folder / "direct_cp"
+                shutil.copy2(provision.copy_program(), copier)
+                copier.chmod(0o755)
             return self._make_templates()
         except BaseException:
             self.close()
@@ -191,7 +204,17 @@ class TestBed:
         return ""
 
     def _settings(self, conditions: Conditions) -> dict[str, str]:
-        return {"max_connections": str(conditions.clients + 20)} | conditions.settings
+        settings = {"max_connections": str(conditions.clients + 20)} | conditions.settings
+        if conditions.archive is None:
+            return settings
+        program = self._ledger.folder / "direct_cp" if conditions.archive == "direct_cp" else "cp"
+        command = f'{program} "%p" "{self.archive}/%f"'
+        return settings | {"archive_mode": "on", "archive_command": command}
+
+    @property
+    def archive(self) -> Path:
+        """Where finished WAL segments are copied to: the drive of the data."""
+        return self.drives["data"].mount_point / "archive"
 
     def _take(self, conditions: Conditions) -> None:
         """Choose the drives and the cluster that the conditions name."""
@@ -203,6 +226,7 @@ class TestBed:
             self.drives.get("wal", self.drives["data"]).mount_point / "pg_wal" / folder,
             self._ledger,
         )
+        self.cluster.group = self._group
 
     def _make_templates(self) -> dict[str, Any]:
         """Load the clusters with the drives' timing off, and keep them."""
@@ -241,9 +265,10 @@ class TestBed:
             )
         )
         cluster = self.cluster
-        for folder in (cluster.data, cluster.wal):
-            folder.parent.mkdir(exist_ok=True)
-            process.own(folder.parent)
+        cluster.group = None
+        for folder in (cluster.data.parent, cluster.wal.parent, self.archive):
+            folder.mkdir(exist_ok=True)
+            process.own(folder)
         self._undo.callback(cluster.stop, signal.SIGQUIT)
         cluster.create(server)
         cluster.start(server, settings | {"max_wal_size": "4GB"})
@@ -318,13 +343,14 @@ class TestBed:
             self.cluster.start(self.server(conditions), self._settings(conditions), conditions.cpus)
         with phases.phase("read"):
             # What the thread's machine had warm after 20 runs is read with the timing off.
-            if not workload.cold:
+            # Where memory is limited, the server reads by itself, on its own account.
+            if not workload.cold and self._group is None:
                 self.cluster.read_into_memory()
         warm_up = None
         if preset.warm_up_seconds:
             with phases.phase("warm_up"):
                 self._timing(True)
-                warm_up = workload.warm_up(self, conditions, preset.warm_up_seconds)
+                warm_up = workload.warm_up(self, conditions, preset)
         with self.cluster.connect() as connection:
             with phases.phase("checkpoint"):
                 # So that each sample is as far from the next checkpoint, whatever its warm-up
@@ -345,6 +371,10 @@ class TestBed:
                 wait_until_alone(connection)
                 after = read_counters(connection)
                 cpu_seconds = self._cpu_seconds().since(busy)
+            if workload.checked:
+                with phases.phase("check"):
+                    self._timing(False)
+                    workload.check(connection)
         told = {name: axes.find(name).read_back(conditions, self) for name in cell}
         return {
             "figures": outcome.figures,

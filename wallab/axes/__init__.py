@@ -2,6 +2,7 @@
 
 from wallab.axes import (
     amount,
+    archive,
     barriers,
     cpus,
     drive_profile,
@@ -29,6 +30,8 @@ _KINDS: dict[str, type[Axis]] = {
     "read_ahead": read_ahead.ReadAhead,
     "cpus": cpus.Cpus,
     "workload": workload.WorkloadAxis,
+    "archive": archive.Archive,
+    "warehouses": amount.Warehouses,
     "scale": amount.Scale,
     "clients": amount.Clients,
 }

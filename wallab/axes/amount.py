@@ -1,7 +1,10 @@
-"""Axes scale and clients: how large the database is, and how many ask it."""
+"""Axes scale, warehouses and clients: how large the database is, and how many ask it."""
 
 from wallab.axis import Axis, whole_number
 from wallab.conditions import Conditions
+
+TERMINALS = 10
+"""For each warehouse (TPC-C, clause 4.2.2)."""
 
 
 class Scale(Axis):
@@ -12,6 +15,17 @@ class Scale(Axis):
 
     def apply(self, value: str, conditions: Conditions) -> None:
         conditions.scale = int(value)
+
+
+class Warehouses(Axis):
+    """TPC-C's scale, which also says how many terminals there are."""
+
+    def check(self, value: str) -> None:
+        whole_number(value, 1)
+
+    def apply(self, value: str, conditions: Conditions) -> None:
+        conditions.scale = int(value)
+        conditions.clients = TERMINALS * int(value)
 
 
 class Clients(Axis):

@@ -1,12 +1,12 @@
 """What the clients do: the workloads that an experiment may name, each a module."""
 
 from wallab.errors import LabError
-from wallab.workloads import builtin, scan
+from wallab.workloads import builtin, scan, tpcc
 from wallab.workloads.base import Workload
 
 _KINDS: dict[str, Workload] = {
     name: builtin.Builtin(name) for name in ("tpcb-like", "simple-update", "select-only")
-} | {"scan": scan.Scan()}
+} | {"scan": scan.Scan(), "tpcc": tpcc.Tpcc()}
 
 
 def find(name: str) -> Workload:

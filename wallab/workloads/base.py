@@ -1,9 +1,10 @@
 """What every workload has: how its data are made, and how it is measured."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import psycopg
 
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
@@ -31,6 +32,8 @@ class Workload:
     cold: ClassVar[bool] = False
     """Whether every sample begins with nothing of the database in memory."""
 
+    checked: ClassVar[bool] = False
+    """Whether the data are checked after every sample."""
     writes: bool = True
     """Whether its transactions write WAL, so that the WAL's counters explain its figures."""
 
@@ -42,11 +45,12 @@ class Workload:
         """Return the arguments of pgbench that say what a transaction is."""
         raise NotImplementedError
 
-    def warm_up(self, bed: "TestBed", conditions: Conditions, seconds: int) -> Measured | None:
-        """Run for so many seconds before what counts; return what pgbench says of it.
+    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Measured | None:
+        """Run for the preset's warm-up, before what counts; return what pgbench says of it.
 
         A slow machine may end no transaction in that time, which spoils no sample: None then.
         """
+        seconds = preset.warm_up_seconds
         try:
             figures, _ = bed.run_pgbench(conditions, self.script(), seconds=seconds)
         except NothingDone:
@@ -70,6 +74,9 @@ class Workload:
         if switches and (rate := switches.per_second()) is not None:
             outcome.values["context_switches_per_tx"] = rate / figures.tps
         return outcome
+
+    def check(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        """RunFailed if the data are not what the transactions must have left."""
 
     def amount(self, preset: "Preset") -> str:
         """Say in a few words what a sample is, for the table's second line."""

@@ -49,7 +49,7 @@ class Scan(Workload):
             for command in _LOAD:
                 connection.execute(command.format(rows=scale * ROWS).encode())
 
-    def warm_up(self, bed: "TestBed", conditions: Conditions, seconds: int) -> None:
+    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> None:
         """Do nothing: every scan begins cold."""
 
     def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
