@@ -1,6 +1,7 @@
 """A limit on the memory of a server and of all that it starts, page cache included."""
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,11 @@ def _home() -> tuple[Path, str] | None:
 
 def lacking() -> str:
     """Say why this machine cannot limit memory; nothing if it can."""
-    return "" if _home() else "this machine has no control groups for memory"
+    home = _home()
+    if home is None:
+        return "this machine has no control groups for memory"
+    # A container may see the groups and not be let in.
+    return "" if os.access(home[0], os.W_OK) else f"{home[0]} cannot be written"
 
 
 class MemoryGroup:
