@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -23,7 +24,7 @@ from wallab import (
     suite,
 )
 from wallab.builder import Builder, Server
-from wallab.checking import Check
+from wallab.checking import Check, Run
 from wallab.errors import LabError
 from wallab.source import Source
 from wallab.suite import Job, Result
@@ -242,3 +243,75 @@ def test_result_is_read_back(tmp_path: Path) -> None:
         ("recovery", "1", "0", "1", "1", "1"),
         ("methods, fsync", "1", "1", "0", "3", "2"),
     ]
+
+
+def one_check(key: str, seconds: float, *tests: Result) -> Check:
+    """A check that had these results."""
+    return Check(
+        "stock", "18.6", "meson", (), key, f"2026-{seconds}", seconds, 2, ("fsync",), tests
+    )
+
+
+def keep(folder: Path, result: Check) -> Check:
+    """Keep the result with a log for each suite, and return what is then kept."""
+    logs = folder / f"run-{result.seconds}"
+    for name in result.suites:
+        log = logs / name.replace("/", "_") / "a.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(f"{result.seconds}")
+    target = folder / "checks" / "18.6-stock"
+    checking.keep(logs, result, target)
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    return jsonfile.load(target / checking.RESULT, Check)
+
+
+def logs_kept(folder: Path) -> dict[str, str]:
+    """Suite folder -> what its log says."""
+    logs = folder / "checks" / "18.6-stock" / "logs"
+    return {path.name: (path / "a.log").read_text() for path in logs.iterdir()}
+
+
+def test_results_of_other_suites_stay(tmp_path: Path) -> None:
+    recovery = Result("recovery", "a", None, "failed", 1.0)
+    waldump = Result("pg_waldump", "a", None, "passed", 1.0)
+    other = Result("src/bin/x", "a", None, "passed", 1.0)
+    first = one_check("key", 1.0, recovery, waldump)
+    assert keep(tmp_path, first) == first
+    both = keep(tmp_path, one_check("key", 2.0, other))
+    assert both.tests == (recovery, waldump, other)
+    assert both.earlier == (Run(("recovery", "pg_waldump"), "2026-1.0", 1.0, 2),)
+    assert logs_kept(tmp_path) == {"recovery": "1.0", "pg_waldump": "1.0", "src_bin_x": "2.0"}
+    # A suite that runs again is replaced, and what a run is known for goes with it.
+    again = msgspec.structs.replace(recovery, outcome="passed")
+    third = keep(tmp_path, one_check("key", 4.0, again))
+    assert third.tests == (again, waldump, other)
+    assert third.failed == []
+    assert [run.suites for run in third.earlier] == [("pg_waldump",), ("src/bin/x",)]
+    assert third.took == 7.0
+    assert logs_kept(tmp_path) == {"recovery": "4.0", "pg_waldump": "1.0", "src_bin_x": "2.0"}
+    # By its folder it is the same suite.
+    by_folder = msgspec.structs.replace(waldump, suite="src/bin/pg_waldump")
+    fourth = keep(tmp_path, one_check("key", 8.0, by_folder))
+    assert fourth.tests == (again, other, by_folder)
+    assert fourth.took == 14.0
+    assert "pg_waldump" not in logs_kept(tmp_path)
+
+
+def test_results_of_another_build_go(tmp_path: Path) -> None:
+    keep(tmp_path, one_check("key", 1.0, Result("recovery", "a", None, "passed", 1.0)))
+    newer = one_check("another", 2.0, Result("regress", "a", None, "passed", 1.0))
+    assert keep(tmp_path, newer) == newer
+    assert logs_kept(tmp_path) == {"regress": "2.0"}
+
+
+def test_results_without_earlier_runs_are_read(tmp_path: Path) -> None:
+    """Written before runs were merged; they count like any others."""
+    tests = (Result("regress", "a", None, "passed", 1.0),)
+    old = jsonfile.dumps(one_check("key", 1.0, *tests)).replace(b',"earlier":[]', b"")
+    assert b"earlier" not in old
+    file = tmp_path / "checks" / "18.6-stock" / checking.RESULT
+    file.parent.mkdir(parents=True)
+    file.write_bytes(old)
+    assert jsonfile.load(file, Check).tests == tests
+    newest = one_check("key", 2.0, Result("recovery", "a", None, "passed", 1.0))
+    assert keep(tmp_path, newest).tests == (*tests, *newest.tests)

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from wallab import jsonfile, paths, prebuilt, process
-from wallab.buildsystem import PREFIX, BuildSystem
+from wallab.buildsystem import PREFIX, BuildSystem, Progress
 from wallab.errors import LabError, MachineError
 from wallab.patching import WorkTree
 from wallab.progress import Work, say
@@ -233,9 +233,17 @@ class Builder:
             shutil.rmtree(build, ignore_errors=True)
             build.mkdir()
             self._run(self.system.configure(tree.path, build), build, output, work)
-        self._run(self.system.compile(build), build, output, work)
+        share = self.system.progress(tree.path, build)
+        self._run(self.system.compile(build), build, output, work, share)
 
-    def _run(self, command: list[str], cwd: Path, output: BinaryIO, work: Work) -> None:
+    def _run(
+        self,
+        command: list[str],
+        cwd: Path,
+        output: BinaryIO,
+        work: Work,
+        progress: Progress = lambda _: None,
+    ) -> None:
         """Run a step of the build, its output to the log; CalledProcessError if it fails."""
         cache = paths.cache() / "ccache"
         cc = self._flags.get("CC", "cc")
@@ -257,7 +265,7 @@ class Builder:
             assert child.stdout is not None
             for line in child.stdout:
                 output.write(line)
-                share = self.system.share_done(line.decode(errors="replace"))
+                share = progress(line.decode(errors="replace"))
                 if share is not None:
                     work.update(share, "compile")
             if child.wait():

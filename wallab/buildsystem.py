@@ -8,6 +8,7 @@ variant and an installed tree can be moved.
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 from wallab.errors import LabError
@@ -46,11 +47,13 @@ class BuildSystem(ABC):
     def configured(self, build: Path) -> bool:
         """Whether the build folder has been configured to the end."""
 
-    @staticmethod
-    def share_done(line: str) -> float | None:
-        """Return the share done (0 to 1) that a line of the build's output tells, if it does."""
-        found = re.match(r"\[(\d+)/(\d+)\]", line)
-        return int(found[1]) / int(found[2]) if found else None
+    @abstractmethod
+    def progress(self, source: Path, build: Path) -> "Progress":
+        """What to ask how far a build is, line by line of the output of `compile`."""
+
+
+Progress = Callable[[str], float | None]
+"""Returns the share done (0 to 1) that a line of a build's output tells, if it does."""
 
 
 class Meson(BuildSystem):
@@ -96,6 +99,15 @@ class Meson(BuildSystem):
     def configured(self, build: Path) -> bool:
         return (build / "build.ninja").exists()
 
+    def progress(self, source: Path, build: Path) -> Progress:
+        return ninja_share
+
+
+def ninja_share(line: str) -> float | None:
+    """Return the share that Ninja counts: [done/all]."""
+    found = re.match(r"\[(\d+)/(\d+)\]", line)
+    return int(found[1]) / int(found[2]) if found else None
+
 
 class Autoconf(BuildSystem):
     """configure and make."""
@@ -136,6 +148,43 @@ class Autoconf(BuildSystem):
     def configured(self, build: Path) -> bool:
         # configure writes it last.
         return (build / "src/include/stamp-ext-h").exists()
+
+    def progress(self, source: Path, build: Path) -> Progress:
+        return MakeProgress(source, build).share
+
+
+class MakeProgress:
+    """How far make is, which counts nothing itself, by the tree's C files.
+
+    A file is done when it is compiled, or when make leaves its folder, having found it up to date.
+    Files that no build here compiles, a tenth or so, are never done: the share ends below 1.
+    (`make -n` is no help: it announces several times what is then done once or not at all.)
+    """
+
+    def __init__(self, source: Path, build: Path) -> None:
+        self._source = source.resolve()
+        self._build = build.resolve()
+        self._folders: dict[Path, set[Path]] = {}
+        for file in self._source.rglob("*.c"):
+            self._folders.setdefault(file.parent, set()).add(file)
+        self._all = sum(map(len, self._folders.values()))
+        self._done: set[Path] = set()
+
+    def share(self, line: str) -> float | None:
+        """Return the share done (0 to 1) if this line of make's output moved it."""
+        if left := re.match(r"make(?:\[\d+\])?: Leaving directory '(.*)'", line):
+            folder = Path(left[1])
+            if folder.is_relative_to(self._build):
+                folder = self._source / folder.relative_to(self._build)
+            self._done |= self._folders.get(folder, set())
+        elif " -c " in line:
+            for named in re.findall(r"\S+/\S+\.c\b", line):
+                file = Path(named).resolve()
+                if file in self._folders.get(file.parent, set()):
+                    self._done.add(file)
+        else:
+            return None
+        return len(self._done) / self._all if self._all else None
 
 
 def choose(name: str, source: Source) -> BuildSystem:

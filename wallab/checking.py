@@ -4,10 +4,13 @@ What the tests need is copied to a folder of their own, which the user that serv
 reach; there the tests run as that user, some at a time, and there everything of theirs stays.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,8 +31,23 @@ LONGEST_SCRATCH = 50
 """Characters of the folder's path: the tests' sockets lie below it, and 107 are allowed."""
 
 
+class Run(msgspec.Struct, frozen=True):
+    """An earlier check of the same server, of other suites."""
+
+    suites: tuple[str, ...]
+    """Those whose results are still the newest."""
+    started: str
+    """UTC."""
+    seconds: float
+    """Of the whole run, also for suites that were checked again later."""
+    cpus: int
+
+
 class Check(msgspec.Struct, frozen=True):
-    """build/checks/<version>-<variant>/result.json: a check that ran to its end."""
+    """build/checks/<version>-<variant>/result.json: checks of a server that ran to their end.
+
+    The newest run, and the results of suites that earlier runs checked on the same server.
+    """
 
     variant: str
     version: str
@@ -38,12 +56,24 @@ class Check(msgspec.Struct, frozen=True):
     key: str
     """Of the server's build.json."""
     started: str
-    """UTC."""
+    """UTC; as the next two, of the newest run."""
     seconds: float
     cpus: int
     methods: tuple[str, ...]
     """The server's values of wal_sync_method."""
     tests: tuple[Result, ...]
+    """Of the newest run and of the earlier ones, suite by suite."""
+    earlier: tuple[Run, ...] = ()
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """The suites that there are results of, in the tests' order."""
+        return tuple(dict.fromkeys(test.suite for test in self.tests))
+
+    @property
+    def took(self) -> float:
+        """Seconds of all runs that the results come from."""
+        return self.seconds + sum(run.seconds for run in self.earlier)
 
     @property
     def failed(self) -> list[Result]:
@@ -57,9 +87,10 @@ def folder_of(server: Server) -> Path:
 
 
 def check(builder: Builder, server: Server, patches: list[Patch], suites: tuple[str, ...]) -> Check:
-    """Run the suites on the server, and keep results and logs.
+    """Run the suites on the server, keep results and logs beside those of its other suites.
 
-    LabError for a suite that the tree lacks, MachineError where the tests cannot run.
+    Return the results of these suites alone. LabError for a suite that the tree lacks,
+    MachineError where the tests cannot run.
     """
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     begun = time.monotonic()
@@ -83,7 +114,7 @@ def check(builder: Builder, server: Server, patches: list[Patch], suites: tuple[
             methods,
             tuple(tests),
         )
-        _keep(kit / "logs", result, folder_of(server))
+        keep(kit / "logs", result, folder_of(server))
         return result
     except OSError as error:
         raise MachineError(f"checking {server.build.variant}: {error}") from None
@@ -246,7 +277,7 @@ class _Runner:
         ]
 
     def _start(self, job: Job) -> _Running:
-        home = self._kit / "run" / f"{job.suite.replace('/', '_')}.{job.name}"
+        home = self._kit / "run" / f"{_file_name(job.suite)}.{job.name}"
         home.mkdir()
         process.own(home)
         environment = self._environment()
@@ -272,7 +303,7 @@ class _Runner:
         return _Running(job, child, log.open("rb"), time.monotonic(), [])
 
     def _log(self, job: Job) -> Path:
-        return self._kit / "logs" / job.suite.replace("/", "_") / f"{job.name}.log"
+        return self._kit / "logs" / _file_name(job.suite) / f"{job.name}.log"
 
     def _look(self) -> None:
         """Read what the jobs have said, and take in those that ended."""
@@ -311,7 +342,7 @@ class _Runner:
             whole = Result(job.suite, job.suite, job.method, "failed", round(seconds, 2), 0)
             one.tests.append(whole)
         one.log.close()
-        home = self._kit / "run" / f"{job.suite.replace('/', '_')}.{job.name}"
+        home = self._kit / "run" / f"{_file_name(job.suite)}.{job.name}"
         failed = [test.name for test in one.tests if test.outcome == "failed"]
         if failed:
             self._work.line(f"FAILED: {job.suite} {', '.join(failed)} ({job.name})")
@@ -333,18 +364,82 @@ def _keep_evidence(home: Path, target: Path) -> None:
                 shutil.copy2(found, target)
 
 
-def _keep(logs: Path, result: Check, target: Path) -> None:
-    """Put results and logs in their place in one step, instead of those of an earlier check."""
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    try:
-        shutil.copytree(logs, fresh / "logs")
-        jsonfile.save(fresh / RESULT, result)
-        shutil.rmtree(target, ignore_errors=True)
-        fresh.rename(target)
-    finally:
+def _file_name(one_suite: str) -> str:
+    """Return what the files of a suite are called, which may be a folder of the tree."""
+    return one_suite.replace("/", "_")
+
+
+def keep(logs: Path, result: Check, target: Path) -> None:
+    """Put a run's results and logs in their place in one step, with the earlier ones that count.
+
+    Those are of the same server and of suites that this run did not check.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.parent):
+        fresh = target.with_name(f".{target.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        try:
+            shutil.copytree(logs, fresh / "logs", symlinks=True)
+            whole = result
+            if (before := _earlier(target, result)) is not None:
+                whole = merged(before, result)
+                for name in {_file_name(one) for run in whole.earlier for one in run.suites}:
+                    if (target / "logs" / name).is_dir():
+                        shutil.copytree(
+                            target / "logs" / name, fresh / "logs" / name, symlinks=True
+                        )
+            jsonfile.save(fresh / RESULT, whole)
+            shutil.rmtree(target, ignore_errors=True)
+            fresh.rename(target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one check at a time read, merge and replace results; two may end together."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _earlier(target: Path, result: Check) -> Check | None:
+    """Return the results that are in that place, if they are of the same server."""
+    try:
+        before = jsonfile.load(target / RESULT, Check)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return before if before.key == result.key else None
+
+
+def merged(before: Check, newest: Check) -> Check:
+    """Return the newest results, and those before of other suites; both are of one server."""
+    again = {suite.folder_of(one) for one in newest.suites}
+    left = [test for test in before.tests if suite.folder_of(test.suite) not in again]
+    names = {test.suite for test in left}
+    by_run = {one for run in before.earlier for one in run.suites}
+    last = Run(
+        tuple(one for one in before.suites if one not in by_run),
+        before.started,
+        before.seconds,
+        before.cpus,
+    )
+    earlier = [
+        msgspec.structs.replace(run, suites=tuple(one for one in run.suites if one in names))
+        for run in (*before.earlier, last)
+    ]
+    order = [*suite.FOLDERS, suite.METHODS]
+    tests = sorted(
+        (*left, *newest.tests),
+        key=lambda test: order.index(test.suite) if test.suite in order else len(order),
+    )
+    return msgspec.structs.replace(
+        newest, tests=tuple(tests), earlier=tuple(run for run in earlier if run.suites)
+    )
 
 
 Row = tuple[str, ...]
