@@ -70,6 +70,16 @@ def test_states_are_told_apart(plan: Manifest) -> None:
     assert find(found, at("gather-write", "open_direct")).state == "N/A"
 
 
+def test_memory_that_was_not_limited_as_asked_is_told(plan: Manifest) -> None:
+    limited = msgspec.structs.replace(
+        plan, experiment=msgspec.structs.replace(plan.experiment, memory_mb=1024)
+    )
+    for megabytes, told in ((1024.0, False), (2048.0, True)):
+        one = sample(at("both", "fdatasync"), 1, 50, values={"memory_limit_mb": megabytes})
+        found = find(summary.summarize(limited, [one], None), at("both", "fdatasync"))
+        assert any("memory was not limited" in warning for warning in found.warnings) == told
+
+
 def test_ratios_to_the_row(plan: Manifest) -> None:
     samples = [
         sample(at("both", "fsync=false"), 1, 200),

@@ -52,6 +52,8 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For each client (pgbench -t); either this or seconds."""
     seconds: Positive | None = None
     """Of a measured run (pgbench -T)."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
+    """Instead of the experiment's memory_mb, where this preset's data are smaller."""
     pace: Positive = 1
     """How many times faster than TPC-C's people the workload tpcc's key and think."""
     warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -302,6 +304,11 @@ def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
     """Return the conditions on the other axes, each once; none if one of them asks for all."""
     rest = [{axis: v for axis, v in one.items() if axis != "variant"} for one in only]
     return () if {} in rest else tuple(one for at, one in enumerate(rest) if one not in rest[:at])
+
+
+def memory_mb(experiment: Experiment, preset: Preset) -> int | None:
+    """Return what the server and all that it starts may use, in MB; None: no limit."""
+    return preset.memory_mb or experiment.memory_mb
 
 
 def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:

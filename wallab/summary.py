@@ -13,7 +13,7 @@ from wallab.durability import Durability
 from wallab.estimate import Estimate, estimate, outliers
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
-from wallab.matrix import Cell, write_cache_of
+from wallab.matrix import Cell, memory_mb, write_cache_of
 from wallab.reference import Reference
 from wallab.samples import Sample
 from wallab.writecache import as_read_back
@@ -66,6 +66,9 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
     expected = _expected_caches(plan, cell)
     if any(sample.write_cache != expected for sample in samples):
         found.append("a drive's write cache was not as asked when it was read back")
+    limit = memory_mb(plan.experiment, plan.preset)
+    if any(sample.values.get("memory_limit_mb", limit) != limit for sample in samples):
+        found.append("memory was not limited as asked when the limit was read back")
     seen = {flags for sample in samples for flags in sample.open_flags}
     if cell.get("sync", FSYNC_OFF).endswith("_direct"):
         if not seen:

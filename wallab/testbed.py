@@ -119,10 +119,9 @@ class TestBed:
                     self._undo.callback(mounts.unmount, target)
                 self._servers[name] = target
                 self.methods[name] = clusters.methods(target)
-            if self._experiment.memory_mb:
+            if limit := matrix.memory_mb(self._experiment, self._preset):
                 name = f"wal-lab-{os.getpid()}"
-                limit = self._experiment.memory_mb << 20
-                self._group = MemoryGroup(name, limit, self._ledger)
+                self._group = MemoryGroup(name, limit << 20, self._ledger)
                 self._undo.callback(self._group.close)
             if any(self.conditions(cell).archive == "direct_cp" for cell in self._cells):
                 copier = self._ledger.folder / "direct_cp"
@@ -344,7 +343,9 @@ class TestBed:
         with phases.phase("read"):
             # What the thread's machine had warm after 20 runs is read with the timing off.
             # Where memory is limited, the server reads by itself, on its own account.
-            if not workload.cold and self._group is None:
+            if self._group is not None:
+                workload.fill_memory(self)
+            elif not workload.cold:
                 self.cluster.read_into_memory()
         warm_up = None
         if preset.warm_up_seconds:
@@ -375,6 +376,7 @@ class TestBed:
                 with phases.phase("check"):
                     self._timing(False)
                     workload.check(connection)
+        limit = {"memory_limit_mb": self._group.limit / (1 << 20)} if self._group else {}
         told = {name: axes.find(name).read_back(conditions, self) for name in cell}
         return {
             "figures": outcome.figures,
@@ -384,7 +386,7 @@ class TestBed:
             "drive": drives,
             "write_cache": {name: drive.write_cache() for name, drive in self.drives.items()},
             "open_flags": outcome.open_flags,
-            "values": outcome.values,
+            "values": outcome.values | limit,
             "read_back": {name: value for name, value in told.items() if value is not None},
         }
 

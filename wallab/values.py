@@ -36,6 +36,10 @@ VALUES = {
     "server_cpu": Value("server's CPU ms/tx", 3, True),
     "client_cpu": Value("pgbench's CPU ms/tx", 3, True),
     "full_page_images": Value("full-page images/tx", 3, True),
+    "data_reads": Value("data drive's reads/tx", 2),
+    "data_writes": Value("data drive's writes/tx", 2),
+    "data_busy": Value("data drive busy, %", 0),
+    "memory_limit_mb": Value("memory, MB", 0),
     "steadiness": Value("TPS of the second half by that of the first", 3),
 }
 
@@ -80,6 +84,26 @@ def _each(total: float | None, sample: "Sample") -> float | None:
     return total / transactions if total is not None and transactions else None
 
 
+def _data_drive(counter: str) -> Callable[["Sample"], float | None]:
+    """Count by transaction on the drive that has the data."""
+
+    def derive(sample: "Sample") -> float | None:
+        reading = sample.drive.get("data")
+        return _each(reading.counters.get(counter), sample) if reading else None
+
+    return derive
+
+
+def _data_busy(sample: "Sample") -> float | None:
+    """Return the share of the measured time in which the data drive had work, in percent."""
+    reading = sample.drive.get("data")
+    busy = reading.counters.get("busy_ns") if reading else None
+    if busy is None or sample.figures is None or not sample.figures.seconds:
+        return None
+    # What it still destages after the last transaction belongs to no part of that time.
+    return min(100.0, busy / 1e7 / sample.figures.seconds)
+
+
 _DERIVED: dict[str, Callable[["Sample"], float | None]] = {
     "tps": _tps,
     "cpu_percent": _cpu_percent,
@@ -87,5 +111,8 @@ _DERIVED: dict[str, Callable[["Sample"], float | None]] = {
     "server_cpu": lambda s: _each(s.cpu_seconds.server * 1000 if s.cpu_seconds else None, s),
     "client_cpu": lambda s: _each(s.cpu_seconds.client * 1000 if s.cpu_seconds else None, s),
     "full_page_images": lambda s: _each(s.wal.full_page_images if s.wal else None, s),
+    "data_reads": _data_drive("reads"),
+    "data_writes": _data_drive("writes"),
+    "data_busy": _data_busy,
     "steadiness": _steadiness,
 }

@@ -41,6 +41,12 @@ class Workload:
         """Create and fill the tables in the running cluster; LabError if that fails."""
         raise NotImplementedError
 
+    def fill_memory(self, bed: "TestBed") -> None:
+        """Let a server whose memory is limited read what its machine had warm; in no drive's time.
+
+        Nothing by default: the warm-up does it.
+        """
+
     def script(self) -> list[str]:
         """Return the arguments of pgbench that say what a transaction is."""
         raise NotImplementedError
