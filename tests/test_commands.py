@@ -97,7 +97,7 @@ def test_dry_run_tells_what_options_change() -> None:
 def test_list_shows_variants_and_series() -> None:
     code, output, _ = lab("build-variant", "--list")
     assert code == 0
-    for word in ("baseline", "gather-write", "tested with 18"):
+    for word in ("baseline", "gather-write", "18: tested with 18; expected to fit: 19, devel"):
         assert word in output
 
 

@@ -26,7 +26,9 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The majors that a folder of patches is for."""
 
     tested: tuple[str, ...] = ()
+    """Those of which the lab built every variant and ran its Perl tests on them."""
     expected: tuple[str, ...] = ()
+    """Those that the patches should apply to."""
 
 
 class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
