@@ -170,6 +170,18 @@ def test_undone_wherever_the_machine_fails(
     assert journal.events == order[: order.index(step) + 1] + UNDONE
 
 
+def test_the_server_stops_also_if_a_drive_does_not_answer(
+    bed: testbed.TestBed, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(on: bool) -> None:
+        raise MachineError("no answer")
+
+    monkeypatch.setattr(bed, "_timing", gone)
+    with pytest.raises(MachineError, match="no answer"):
+        bed.sample(CELL, 1, 1)
+    assert journal.events[-1] == "stop"
+
+
 @pytest.mark.parametrize(
     ("step", "error"),
     [

@@ -322,8 +322,11 @@ class TestBed:
 
     def _end(self) -> None:
         """End the sample: the content is thrown away, so nothing needs to be saved."""
-        self._timing(False)
-        self.cluster.stop(signal.SIGQUIT)
+        try:
+            self._timing(False)
+        finally:
+            # Also if a drive is gone, or a second Ctrl-C comes: its file system stays busy else.
+            self.cluster.stop(signal.SIGQUIT)
         for drive in self.drives.values():
             drive.unmount()
 
