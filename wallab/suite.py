@@ -48,6 +48,9 @@ PROGRAMS = (
     "src/test/regress/regress.so",
     "src/test/isolation/pg_isolation_regress",
     "src/test/isolation/isolationtester",
+    # Of the triggers' tests, up to 17.
+    "contrib/spi/autoinc.so",
+    "contrib/spi/refint.so",
 )
 """What the tests need from the build folder beside the installed server."""
 
