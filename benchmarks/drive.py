@@ -161,13 +161,20 @@ def memory(ledger: Ledger) -> None:
     show("memory of a 2 GB drive that holds 400 MB", resident, 400, "MB", "")
 
 
-def postgres(drive: SimulatedDrive, server: Path) -> None:
-    """pg_test_fsync with the cache on and flushed, relative to its fdatasync."""
-    drive.timing(True)
-    drive.set_write_cache("on")
-    file = drive.mount_point / "pg_test_fsync"
-    out = subprocess.run([server / "bin" / "pg_test_fsync", "-s", "2", "-f", file], check=True,
-                         capture_output=True, text=True, timeout=600).stdout  # fmt: skip
+def postgres(server: Path, ledger: Ledger) -> None:
+    """pg_test_fsync with the cache on and flushed, relative to its fdatasync.
+
+    On ext4, the nearest to what those who published had: what fsync does beyond fdatasync is the
+    file system's journal, which on XFS takes fewer writes.
+    """
+    drive = SimulatedDrive("fsync", "ata-2005", 1024 * MIB, "ext4", ledger)
+    with contextlib.closing(drive):
+        drive.mount()
+        drive.timing(True)
+        drive.set_write_cache("on")
+        file = drive.mount_point / "pg_test_fsync"
+        out = subprocess.run([server / "bin" / "pg_test_fsync", "-s", "2", "-f", file], check=True,
+                             capture_output=True, text=True, timeout=600).stdout  # fmt: skip
     found: dict[str, float] = {}
     sizes = iter(("one", "two"))
     for part in out.split("Compare file sync methods using ")[1:3]:
@@ -194,13 +201,13 @@ def main() -> int:
             mechanics(drive)
             lateness(drive, busy=False)
             lateness(drive, busy=True)
-            if len(sys.argv) > 1:
-                postgres(drive, Path(sys.argv[1]))
             drive.set_write_cache("off")
             untimed(drive)
             drive.unmount()
             parallelism(drive)
         memory(ledger)
+        if len(sys.argv) > 1:
+            postgres(Path(sys.argv[1]), ledger)
     except MachineError as error:
         print(f"drive: {error}", file=sys.stderr)
         return error.exit_code

@@ -36,6 +36,8 @@ VALUES = {
     "server_cpu": Value("server's CPU ms/tx", 3, True),
     "client_cpu": Value("pgbench's CPU ms/tx", 3, True),
     "full_page_images": Value("full-page images/tx", 3, True),
+    "wal_writes": Value("WAL writes/tx", 3, True),
+    "wal_write_kb": Value("kB a WAL write", 1),
     "data_reads": Value("data drive's reads/tx", 2),
     "data_writes": Value("data drive's writes/tx", 2),
     "data_busy": Value("data drive busy, %", 0),
@@ -84,6 +86,13 @@ def _each(total: float | None, sample: "Sample") -> float | None:
     return total / transactions if total is not None and transactions else None
 
 
+def _wal_write_kb(sample: "Sample") -> float | None:
+    """Return the mean size of the server's writes to the WAL, in kB."""
+    if sample.wal is None or not sample.wal.writes or sample.wal.write_bytes is None:
+        return None
+    return sample.wal.write_bytes / 1024 / sample.wal.writes
+
+
 def _data_drive(counter: str) -> Callable[["Sample"], float | None]:
     """Count by transaction on the drive that has the data."""
 
@@ -111,6 +120,8 @@ _DERIVED: dict[str, Callable[["Sample"], float | None]] = {
     "server_cpu": lambda s: _each(s.cpu_seconds.server * 1000 if s.cpu_seconds else None, s),
     "client_cpu": lambda s: _each(s.cpu_seconds.client * 1000 if s.cpu_seconds else None, s),
     "full_page_images": lambda s: _each(s.wal.full_page_images if s.wal else None, s),
+    "wal_writes": lambda s: _each(s.wal.writes if s.wal else None, s),
+    "wal_write_kb": _wal_write_kb,
     "data_reads": _data_drive("reads"),
     "data_writes": _data_drive("writes"),
     "data_busy": _data_busy,
