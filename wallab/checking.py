@@ -282,6 +282,9 @@ class _Runner:
         process.own(home)
         environment = self._environment()
         environment |= {"TESTDATADIR": f"{home}/data", "TESTLOGDIR": f"{home}/log"}
+        # Up to 15 both are below this one; unset, their paths are relative, and servers that
+        # archive, which run elsewhere, do not find them.
+        environment["TESTDIR"] = str(home)
         if job.method:
             settings = home / "settings.conf"
             # The tests' servers never sync unless they are told.
@@ -356,7 +359,7 @@ class _Runner:
 def _keep_evidence(home: Path, target: Path) -> None:
     """Copy what explains a failure: differences and the servers' logs."""
     target.mkdir()
-    for pattern in ("regression.*", "output_iso/regression.*", "results", "log"):
+    for pattern in ("regression.*", "output_iso/regression.*", "results", "log", "tmp_check/log"):
         for found in home.glob(pattern):
             if found.is_dir():
                 shutil.copytree(found, target / found.name, symlinks=True)
