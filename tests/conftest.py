@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, paths, series, source
+from wallab import builder, buildsystem, paths, process, series, source
 from wallab.builder import Server
 from wallab.source import Source
 
@@ -19,8 +19,8 @@ def lacking_for_drives() -> str:
         return "needs FUSE (/dev/fuse)"
     if not os.access("/dev/loop-control", os.W_OK):
         return "needs loop devices (/dev/loop-control)"
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
-        return "needs the right to mount (CAP_SYS_ADMIN)"
+    if reason := process.namespaces_refused("--mount"):
+        return f"needs the right to mount (CAP_SYS_ADMIN): {reason}"
     return ""
 
 

@@ -65,11 +65,10 @@ def inside(servers: Path, home: Path, command: list[str], folder: str) -> tuple[
         path.mkdir()
         process.own(path)
     said = home / f"{folder}.log"
-    namespaces = ["--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
     mounts = [str(servers), str(home), str(paths.LAB / "tests")]
     with said.open("wb") as output:
         child = process.spawn(
-            ["unshare", *namespaces, "sh", "-eu", "-c", NAMESPACE, "sh", *mounts, *command],
+            ["unshare", *process.CONTAINER, "sh", "-eu", "-c", NAMESPACE, "sh", *mounts, *command],
             environment=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -107,23 +106,9 @@ def installed(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def home(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for the tests' clusters, with an empty cluster to make them from."""
-    works = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "strace",
-            "-o",
-            "/dev/null",
-            "true",
-        ],
-        capture_output=True,
-        text=True,
-    )
-    if works.returncode:
-        pytest.skip(f"no namespaces or no strace here: {works.stderr.strip()}")
+    traced = ("strace", "-o", "/dev/null", "true")
+    if reason := process.namespaces_refused(*process.CONTAINER, command=traced):
+        pytest.skip(f"no namespaces or no strace here: {reason}")
     places = [tmp_path_factory.mktemp("perl"), paths.cache()]
     place = next((one for one in places if takes_direct_io(one)), None)
     if place is None:

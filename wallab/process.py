@@ -57,21 +57,31 @@ def pinned(command: Sequence[str | Path], cpus: int | None) -> list[str | Path]:
     return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
 
 
-_CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-"""Its /proc shows the processes in it, for tests that look at their servers there."""
+CONTAINER = ("--pid", "--fork", "--kill-child", "--mount-proc")
+"""Options of unshare(1) for processes that all end with the first of them.
+
+Their /proc shows them alone, for tests that look at their servers there, in a mount namespace that
+is theirs, too."""
 
 
 @functools.cache
+def namespaces_refused(*options: str, command: tuple[str, ...] = ("true",)) -> str:
+    """Say why this machine runs no command in namespaces of its own; nothing if it does.
+
+    The options, of unshare(1), name the namespaces.
+    """
+    try:
+        result = subprocess.run(
+            ["unshare", *options, *command], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if result.returncode == 0 else result.stderr.strip() or "unshare fails"
+
+
 def can_contain() -> bool:
     """Whether this process may give children a process namespace of their own."""
-    if os.geteuid() != 0:
-        return False
-    try:
-        return (
-            subprocess.run([*_CONTAINER, "true"], capture_output=True, timeout=60).returncode == 0
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    return os.geteuid() == 0 and not namespaces_refused(*CONTAINER)
 
 
 def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
@@ -81,7 +91,7 @@ def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
     death, and the orphans of the command need somebody who reaps them.
     """
     inside = 'setpriv --reuid="$0" --regid="$0" --clear-groups "$@"; exit $?'
-    return [*_CONTAINER, "sh", "-c", inside, user, *command]
+    return ["unshare", *CONTAINER, "sh", "-c", inside, user, *command]
 
 
 def spawn(
