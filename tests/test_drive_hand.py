@@ -2,15 +2,16 @@
 
 import json
 import os
+import select
 import subprocess
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from wallab import paths, process
-from wallab.leftovers import wait_for_nothing
+from wallab.leftovers import leftovers, wait_for_nothing
 
 
 def drive(*arguments: str | Path, code: int = 0, enter: tuple[str, ...] = ()) -> str:
@@ -25,27 +26,30 @@ def drive(*arguments: str | Path, code: int = 0, enter: tuple[str, ...] = ()) ->
     return result.stdout if code == 0 else result.stderr
 
 
+def started(command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a process, and return when it has said its first word."""
+    child = process.spawn(command, cwd=paths.LAB, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    ready, _, _ = select.select([child.stdout], [], [], 120)
+    assert ready, f"{command} said nothing"
+    assert child.stdout.readline()
+    return child
+
+
 class Place:
-    """A directory with a simulated drive under it, in a mount namespace of its own.
+    """A directory with a simulated drive under it, in a mount namespace of its own."""
 
-    Another lab on the machine that makes its namespace just then would keep a copy of the mount.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, propagation: str = "private") -> None:
         self.folder = folder
         self.folder.mkdir()
-        self._holder = process.spawn(["unshare", "--mount", "sleep", "infinity"])
-        self._enter = ("nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt")
-        own = Path("/proc/self/ns/mnt").readlink()
-        deadline = time.monotonic() + 60
-        while Path(f"/proc/{self._holder.pid}/ns/mnt").readlink() == own:
-            assert time.monotonic() < deadline, "unshare made no namespace"
-            time.sleep(0.01)
+        script = f"mount --make-r{propagation} / && echo ready && exec sleep infinity"
+        self._holder = started(["unshare", "--mount", "sh", "-c", script])
+        self.enter = ("nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt")
         self.files = Path(f"/proc/{self._holder.pid}/root") / folder.relative_to("/")
 
     def drive(self, command: str, *arguments: str, code: int = 0) -> str:
         """Run scripts/drive COMMAND on the directory."""
-        return drive(command, self.folder, *arguments, code=code, enter=self._enter)
+        return drive(command, self.folder, *arguments, code=code, enter=self.enter)
 
     def close(self) -> None:
         """End the namespace."""
@@ -124,3 +128,36 @@ def test_a_busy_directory_is_left_alone(place: Place) -> None:
         assert "end what uses it" in place.drive("snapshot", code=2)
     assert "no snapshot" in place.drive("rollback", code=2)
     assert place.files.is_mount()
+
+
+# What a run does when it begins.
+RUN = """
+import time
+from wallab import mounts
+mounts.enter_private_namespace()
+print("inside", flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("propagation", ["shared", "private"])
+def test_a_run_that_goes_on_does_not_keep_the_drive(tmp_path: Path, propagation: str) -> None:
+    """Mounts are shared on most machines, and private in containers: the run then has a copy."""
+    place = Place(tmp_path / "d", propagation)
+    try:
+        place.drive("up", "--size", "512M")
+        run = started([*place.enter, sys.executable, "-c", RUN])
+        try:
+            seen = Path(f"/proc/{run.pid}/mounts")
+            assert str(place.folder) in seen.read_text()
+            assert leftovers()["loops"]
+            place.drive("down")
+            assert run.poll() is None
+            assert str(place.folder) not in seen.read_text()
+            assert leftovers()["loops"] == []
+        finally:
+            process.end_group(run)
+    finally:
+        place.close()
+    assert wait_for_nothing(30) == {}

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from wallab.errors import MachineError
+from wallab.mounts import unescape
 
 Kind = Literal["ata", "scsi", "nvme", "virtio", "loop", "raid", "other"]
 
@@ -59,7 +60,7 @@ def mount_under(directory: Path, root: Path = Path("/")) -> Mount:
         fields, _, rest = line.partition(" - ")
         device, _, point, options = fields.split()[2:6]
         filesystem, source = rest.split()[:2]
-        mount = Mount(Path(_unescape(point)), device, filesystem, _unescape(source), options)
+        mount = Mount(Path(unescape(point)), device, filesystem, unescape(source), options)
         inside = mount.point == directory or mount.point in directory.parents
         # Of two on the same point the later one covers the earlier.
         if inside and (found is None or len(mount.point.parts) >= len(found.point.parts)):
@@ -67,10 +68,6 @@ def mount_under(directory: Path, root: Path = Path("/")) -> Mount:
     if found is None:
         raise MachineError(f"{directory}: no mount is known that it is on")
     return found
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)
 
 
 def stack_under(mount: Mount, root: Path = Path("/")) -> Stack:

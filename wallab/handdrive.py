@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab import jsonfile, ledger, mounts, paths, simulated
+from wallab import jsonfile, ledger, loop, mounts, paths, simulated
 from wallab.drivecontrol import DriveControl
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
+from wallab.progress import say
 from wallab.simulated import SimulatedDrive
 from wallab.writecache import WriteCache, as_read_back
 
@@ -214,6 +215,11 @@ def power_off(drive: HandDrive, plan: str, patience: float) -> dict[str, object]
         return connection.ask("cut")
 
 
+def _is_held(drive: HandDrive) -> bool:
+    """Whether the loop device is still attached to the drive."""
+    return loop.name_of(Path(drive.loop)).startswith(f"{drive.folder}/")
+
+
 def down(drive: HandDrive) -> None:
     """Unmount the drive and end it; its content is gone."""
     with contextlib.closing(control(drive)) as connection:
@@ -226,10 +232,14 @@ def down(drive: HandDrive) -> None:
         mounts.unmount(drive.mount_point, patience=1)
     except MachineError as error:
         raise LabError(f"{error}; end what uses it, then this works") from None
-    backing = queue.parent.parent / "loop" / "backing_file"
     deadline = time.monotonic() + 10
-    while backing.exists() and time.monotonic() < deadline:
+    refused: dict[int, str] = {}
+    while (held := _is_held(drive)) and time.monotonic() < deadline:
+        refused = mounts.unmount_copies(drive.loop)
         time.sleep(0.02)
+    if held and refused:
+        holder, said = next(iter(refused.items()))
+        say(f"{said}, as process {holder} sees it: {drive.loop} stays until that has ended")
     if (server := drive.server.find()) is not None:
         server.send_signal(signal.SIGTERM)
         with contextlib.suppress(psutil.TimeoutExpired):

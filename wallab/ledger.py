@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab import cacheswitch, jsonfile, memorygroup, mounts, paths
+from wallab import cacheswitch, jsonfile, loop, memorygroup, mounts, paths
 from wallab.cacheswitch import CacheState
 from wallab.errors import MachineError
 from wallab.progress import say
@@ -175,7 +175,7 @@ def _file(folder: Path) -> Path:
 def _remove(record: Record) -> None:
     if mounts.below(record.folder):
         return  # never delete through a mount what is only shown here
-    if record.caches or record.folders:
+    if record.caches or record.folders or any(group.exists() for group in record.groups):
         return  # still to be undone
     shutil.rmtree(record.folder, ignore_errors=True)
     if not record.folder.exists():  # else the next start tries again
@@ -269,8 +269,13 @@ def _clear(file: Path, record: Record) -> list[str]:
         deadline = time.monotonic() + 5
         while not memorygroup.remove(group) and time.monotonic() < deadline:
             time.sleep(0.1)
-        done.append(f"removed the control group {group}")
-    ours = [point for point in record.mounts if mounts.source(point) in record.loops]
+        gone = not group.exists()
+        done.append(f"{'removed' if gone else 'could not remove'} the control group {group}")
+    ours = [
+        point
+        for point in record.mounts
+        if (mounted := mounts.at(point)) is not None and mounted.source in record.loops
+    ]
     for point in [*ours, *mounts.below(record.folder)]:
         done.append(f"unmounted {point}")
         subprocess.run(["umount", "--lazy", str(point)], capture_output=True)
@@ -278,7 +283,7 @@ def _clear(file: Path, record: Record) -> list[str]:
         block = Path("/sys/block") / Path(device).name
         backing = block / "loop" / "backing_file"
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and _backed_below(backing, record.folder):
+        while time.monotonic() < deadline and _is_below(Path(device), record.folder):
             subprocess.run(["losetup", "-d", device], capture_output=True)
             time.sleep(0.1)
         with contextlib.suppress(OSError):
@@ -305,8 +310,6 @@ def _drive_servers(folder: Path) -> list[Process]:
     return found
 
 
-def _backed_below(backing: Path, folder: Path) -> bool:
-    try:
-        return backing.read_text().startswith(f"{folder}/")
-    except OSError:
-        return False
+def _is_below(device: Path, folder: Path) -> bool:
+    """Whether the loop device is attached to a file in the folder."""
+    return loop.name_of(device).startswith(f"{folder}/")

@@ -1,29 +1,12 @@
 """What the lab that uses this runtime folder owns on this machine."""
 
 import contextlib
-import fcntl
-import os
 import time
 from pathlib import Path
 
 import psutil
 
-from wallab import ledger, paths
-
-_LOOP_GET_STATUS64 = 0x4C05
-
-
-def _loop_name(device: Path) -> str:
-    """The name that whoever attached the loop device gave it; the kernel hides paths, not names."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            status = bytearray(232)
-            fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, status)
-            return status[56:120].split(b"\0", 1)[0].decode(errors="replace")
-        finally:
-            os.close(descriptor)
-    return ""
+from wallab import ledger, loop, paths
 
 
 def _stuck(process: psutil.Process) -> bool:
@@ -48,7 +31,7 @@ def leftovers() -> dict[str, list[str]]:
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return {
         "loops": [device.name for device in Path("/dev").glob("loop[0-9]*")
-                  if _loop_name(device).startswith(f"{runtime}/")],
+                  if loop.name_of(device).startswith(f"{runtime}/")],
         "mounts": [line for line in mounts if f"{runtime}/" in line],
         "processes": processes,
         "folders": [str(one) for one in {*Path(runtime).glob("*"), *ledger.dead()}],

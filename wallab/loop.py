@@ -15,6 +15,7 @@ from wallab.errors import MachineError
 
 _BLKFLSBUF = 0x1261
 _LOOP_CLR_FD = 0x4C01
+_LOOP_GET_STATUS64 = 0x4C05
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CTL_GET_FREE = 0x4C82
 _AUTOCLEAR = 4
@@ -22,6 +23,22 @@ _DIRECT_IO = 16
 
 SECTOR = 512
 """Bytes; the logical block size that the devices show, as drives of 2005 had it."""
+
+
+def name_of(device: Path) -> str:
+    """Return the name that whoever attached the loop device gave it; nothing if nobody did.
+
+    Its first 63 bytes; the kernel hides paths from other mount namespaces, and not names.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = bytearray(232)
+            fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, status)
+            return status[56:120].split(b"\0", 1)[0].decode(errors="replace")
+        finally:
+            os.close(descriptor)
+    return ""
 
 
 class LoopDevice:
@@ -141,10 +158,11 @@ class LoopDevice:
             self.cache_mode = "write back"
         with contextlib.suppress(MachineError):
             self.restore_read_ahead()
+        name = name_of(self.path)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._fd, _LOOP_CLR_FD)
         os.close(self._fd)
-        backing = self.queue.parent / "loop" / "backing_file"
+        # Somebody else may have it already.
         deadline = time.monotonic() + 10
-        while backing.exists() and time.monotonic() < deadline:
+        while name and name_of(self.path) == name and time.monotonic() < deadline:
             time.sleep(0.01)

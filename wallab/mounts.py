@@ -7,21 +7,24 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from wallab.errors import MachineError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS = 0x00020000
 _MS_REC = 0x4000
-_MS_PRIVATE = 1 << 18
+_MS_SLAVE = 1 << 19
 
 
 def enter_private_namespace() -> None:
     """Go to a mount namespace of this process and its children alone.
 
-    Whatever is mounted there vanishes with them, also after kill -9. MachineError without rights.
+    Whatever is mounted there vanishes with them, also after kill -9. What is unmounted outside
+    goes here, too, where mounts are shared: else a copy of it would keep its device busy.
+    MachineError without rights.
     """
-    if _LIBC.unshare(_CLONE_NEWNS) or _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None):
+    if _LIBC.unshare(_CLONE_NEWNS) or _LIBC.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None):
         reason = os.strerror(ctypes.get_errno())
         raise MachineError(
             f"no private mount namespace ({reason}): simulated drives take root, and in a "
@@ -35,27 +38,45 @@ def mount(device: Path, target: Path, filesystem: str, options: str = "") -> Non
     _run(["mount", *arguments, str(device), str(target)])
 
 
+class Mount(NamedTuple):
+    """A line of /proc/self/mounts."""
+
+    source: str
+    """Such as /dev/loop0."""
+    point: Path
+    filesystem: str
+    options: tuple[str, ...]
+
+
+def unescape(word: str) -> str:
+    """Return a word of the kernel's tables of mounts as it was before its blanks were escaped."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)
+
+
+def _every(process: int | str = "self") -> list[Mount]:
+    """Return what is mounted in the namespace of a process, the outermost first."""
+    found = []
+    for line in Path(f"/proc/{process}/mounts").read_text().splitlines():
+        source, point, filesystem, options = line.split()[:4]
+        found.append(Mount(source, Path(unescape(point)), filesystem, tuple(options.split(","))))
+    return found
+
+
+def at(point: Path) -> Mount | None:
+    """Return what is mounted at the point, as the kernel tells it; None if nothing is."""
+    return next((one for one in reversed(_every()) if one.point == point), None)
+
+
 def kind(point: Path) -> str:
     """Return the file system that is mounted there; nothing if none is."""
-    return _entry(point)[2] if _entry(point) else ""
+    found = at(point)
+    return found.filesystem if found else ""
 
 
 def options(point: Path) -> tuple[str, ...]:
     """Return the options that the file system there is mounted with, as the kernel tells them."""
-    return tuple(_entry(point)[3].split(",")) if _entry(point) else ()
-
-
-def _entry(point: Path) -> list[str]:
-    """Return the fields of the line of /proc/self/mounts about the point; the last one counts."""
-    found: list[str] = []
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        if _unescape(line.split()[1]) == point:
-            found = line.split()
-    return found
-
-
-def _unescape(word: str) -> Path:
-    return Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word))
+    found = at(point)
+    return found.options if found else ()
 
 
 def kernel_knows(filesystem: str) -> bool:
@@ -77,33 +98,36 @@ def bind(folder: Path, target: Path) -> None:
     _run(["mount", "-o", "remount,bind,ro", str(target)])
 
 
-def _mounted() -> list[tuple[str, Path]]:
-    """Return what is mounted where, the outermost first."""
-    found = []
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        source, point = line.split()[:2]
-        unescaped = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
-        found.append((source, Path(unescaped)))
-    return found
-
-
-def source(point: Path) -> str:
-    """Return what is mounted at the point, such as /dev/loop0; nothing if nothing is."""
-    return next((name for name, place in reversed(_mounted()) if place == point), "")
-
-
 def below(folder: Path) -> list[Path]:
     """Return the mount points at or below the folder, the innermost first.
 
     Bind mounts count, which Path.is_mount does not see on their own file system.
     """
-    found = []
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        point = _unescape(line.split()[1])
-        if point == folder or folder in point.parents:
-            found.append(point)
-    found = [point for _, point in _mounted() if point == folder or folder in point.parents]
-    return found[::-1]
+    found = [one.point for one in _every()]
+    return [point for point in found if point == folder or folder in point.parents][::-1]
+
+
+def unmount_copies(device: str) -> dict[int, str]:
+    """Unmount the device's file system in other mount namespaces, which copied it as they began.
+
+    Returns where that was refused, by a process each -> what umount said.
+    """
+    own = Path("/proc/self/ns/mnt").readlink()
+    refused: dict[int, str] = {}
+    seen = {own}
+    for home in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just gone
+            namespace = (home / "ns" / "mnt").readlink()
+            if namespace in seen:
+                continue
+            seen.add(namespace)
+            for one in reversed(_every(home.name)):
+                if one.source == device:
+                    command = ["nsenter", f"--mount={home}/ns/mnt", "umount", str(one.point)]
+                    result = subprocess.run(command, capture_output=True, text=True)
+                    if result.returncode:
+                        refused[int(home.name)] = result.stderr.strip()
+    return refused
 
 
 def unmount(target: Path, patience: float = 20.0) -> None:
