@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from smallrun import run_small
 
-from wallab import axes, ledger, manifest, matrix, paths
+from wallab import axes, ledger, matrix, paths
 from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.ledger import Ledger
 from wallab.leftovers import wait_for_nothing
-from wallab.samples import Sample, SampleFile
 from wallab.simulated import SimulatedDrive
 
 SMALL = """
@@ -46,19 +46,6 @@ only = [
   { file_system = "xfs", read_ahead = "512", "setting.io_method" = "worker" },
 ]
 """
-
-
-def run_small(text: str, home: Path) -> tuple[str, list[Sample]]:
-    """Run the preset smoke of the experiment small; return its table and its samples."""
-    (home / "matrix.toml").write_text(text)
-    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
-               str(home / "matrix.toml"), "--output", str(home / "out")]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert result.returncode == 0, result.stderr
-    samples = SampleFile(home / "out" / "samples.jsonl").read()
-    assert [sample.error for sample in samples if sample.state != "measured"] == []
-    assert wait_for_nothing() == {}
-    return result.stdout, samples
 
 
 @pytest.mark.parametrize(
@@ -116,12 +103,13 @@ def test_experiment_that_compares_sources_takes_no_other() -> None:
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
 def test_axes_are_set_read_back_and_na_with_the_reason(tmp_path: Path) -> None:
-    table, samples = run_small(SMALL, tmp_path)
+    ran = run_small(SMALL, tmp_path)
+    table, samples = ran.table, ran.samples
     assert sorted(sample.cell["setting.io_method"] for sample in samples) == ["sync", "worker"]
     for sample in samples:
         assert sample.read_back == sample.cell
         assert sample.drive["data"].counters["writes"] > 0
-    lacking = {one.reason for one in manifest.load(tmp_path / "out").not_applicable}
+    lacking = {one.reason for one in ran.plan.not_applicable}
     assert "the server does not take io_method = nonsense" in lacking
     assert any(reason.startswith("this machine has ") for reason in lacking)
     for reason in lacking:
@@ -207,15 +195,14 @@ rounds = 1
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
 def test_barriers_decide_whether_the_drive_is_flushed(tmp_path: Path) -> None:
-    table, samples = run_small(BARRIERS, tmp_path)
-    lacking = [one.cell for one in manifest.load(tmp_path / "out").not_applicable]
-    assert len(samples) == 6 - len(lacking)
-    for sample in samples:
+    ran = run_small(BARRIERS, tmp_path)
+    assert len(ran.samples) == 6 - len(ran.plan.not_applicable)
+    for sample in ran.samples:
         assert sample.read_back == sample.cell
         flushes = sample.drive["data"].counters["flushes"]
         assert (flushes > 0) == (sample.cell["barriers"] == "on"), sample.cell
-    assert "was not as asked" not in table
-    assert "CPU, % of one core" in table
+    assert "was not as asked" not in ran.table
+    assert "CPU, % of one core" in ran.table
 
 
 SOURCES = """
@@ -256,13 +243,13 @@ only = [
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
 def test_sources_and_sizes_have_templates_of_their_own(tmp_path: Path) -> None:
-    table, samples = run_small(SOURCES, tmp_path)
-    assert set(manifest.load(tmp_path / "out").builds) == {"18/stock"}
-    assert len(samples) == 2
-    for sample in samples:
+    ran = run_small(SOURCES, tmp_path)
+    assert set(ran.plan.builds) == {"18/stock"}
+    assert len(ran.samples) == 2
+    for sample in ran.samples:
         assert sample.read_back["cpus"] == "1"
         assert sample.values["context_switches_per_tx"] > 0
         assert sample.wal is not None
         if sample.cell["workload"] == "tpcb-like":
             assert sample.wal.writes
-    assert "context switches/tx" in table
+    assert "context switches/tx" in ran.table

@@ -1,7 +1,6 @@
 """Real drives: directories as they are, and devices whose write cache is switched."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakesysfs import FakeMachine
+from smallrun import run_small
 
 from wallab import blockdevice, cacheswitch, ledger, matrix, paths, process, realdrive
 from wallab.builder import Server
@@ -20,7 +20,6 @@ from wallab.command.run_matrix import directories_of
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.realdrive import DeviceDrive, DirectoryDrive
-from wallab.samples import SampleFile
 from wallab.writecache import WRITE_CACHES
 
 SMALL = """
@@ -341,18 +340,10 @@ def run_lab(command: str, *arguments: str | Path) -> subprocess.CompletedProcess
 @pytest.mark.usefixtures("servers")
 def test_run_on_a_device(loop_directory: tuple[Path, Path], tmp_path: Path) -> None:
     directory, belief = loop_directory
-    (tmp_path / "matrix.toml").write_text(SMALL)
-    result = run_lab(
-        "run-matrix", "real", "--preset", "smoke", "--matrix", tmp_path / "matrix.toml",
-        "--drive", "device", "--directory", directory, "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "is a loop device, which has no cache of its own" in result.stdout
-    found = {
-        sample.cell["write_cache"]: sample
-        for sample in SampleFile(tmp_path / "out" / "samples.jsonl").read()
-    }
-    assert [sample.error for sample in found.values()] == ["", ""]
+    ran = run_small(SMALL, tmp_path, "--drive", "device", "--directory", directory)
+    assert "is a loop device, which has no cache of its own" in ran.table
+    found = {sample.cell["write_cache"]: sample for sample in ran.samples}
+    assert set(found) == {"on", "on-unflushed"}
     assert found["on"].write_cache["wal"] == {"drive": "on", "kernel": "write back"}
     assert found["on"].drive["wal"].counters["flushes"] > 0
     assert found["on-unflushed"].write_cache["wal"] == {"drive": "on", "kernel": "write through"}
@@ -369,24 +360,16 @@ def test_run_in_a_directory_without_root(
     if not process.can_run(servers["stock"].path):
         pytest.skip("the checkout is where other users cannot reach it")
     (home / "place").mkdir()
-    (home / "matrix.toml").write_text(SMALL)
     subprocess.run(["chown", "-R", "wallab", home], check=True)
     for name in ("runtime", "state"):
         monkeypatch.setenv(f"WALLAB_{name.upper()}", str(home / name))
     rights = "+dac_override"
     as_user = ["setpriv", "--reuid=wallab", "--regid=wallab", "--clear-groups",
                f"--inh-caps={rights}", f"--ambient-caps={rights}"]  # fmt: skip
-    result = subprocess.run(
-        [*as_user, paths.LAB / "scripts" / "run-matrix", "real", "--preset", "smoke", "--matrix",
-         home / "matrix.toml", "--drive", "directory", "--directory", home / "place",
-         "--output", home / "out"],
-        capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    (sample,) = SampleFile(home / "out" / "samples.jsonl").read()
-    assert sample.error == ""
+    place = home / "place"
+    ran = run_small(SMALL, home, "--drive", "directory", "--directory", place, enter=as_user)
+    (sample,) = ran.samples
     assert sample.cell["write_cache"] == "as-is"
-    plan = json.loads((home / "out" / "manifest.json").read_text())
-    assert plan["drives"]["wal"]["directory"] == str(home / "place")
+    assert ran.plan.drives["wal"]["directory"] == str(place)
     for folder in ("place", "runtime", "state"):
         assert list((home / folder).iterdir()) == []

@@ -1,13 +1,11 @@
 """Scans: cold, whole, and read from the drive as far ahead as the cell says."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from smallrun import run_small
 
-from wallab import matrix, paths, reference
-from wallab.leftovers import wait_for_nothing
-from wallab.samples import SampleFile
+from wallab import matrix, reference
 from wallab.workloads import scan
 
 EXPLAINED = [
@@ -76,16 +74,10 @@ def test_published_figures_are_told_apart() -> None:
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
 def test_every_scan_is_cold_and_read_as_far_ahead_as_asked(tmp_path: Path) -> None:
-    (tmp_path / "matrix.toml").write_text(SMALL)
-    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
-               str(tmp_path / "matrix.toml"), "--output", str(tmp_path / "out")]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert result.returncode == 0, result.stderr
-    samples = SampleFile(tmp_path / "out" / "samples.jsonl").read()
-    found = {sample.cell["read_ahead"]: sample for sample in samples}
+    ran = run_small(SMALL, tmp_path)
+    found = {sample.cell["read_ahead"]: sample for sample in ran.samples}
     assert set(found) == {"0", "1024"}
     for sample in found.values():
-        assert sample.error == ""
         assert sample.values["rows"] == scan.ROWS
         blocks = sample.values["blocks_read"]
         assert blocks > 900
@@ -93,5 +85,4 @@ def test_every_scan_is_cold_and_read_as_far_ahead_as_asked(tmp_path: Path) -> No
     # Without read-ahead the kernel asks for the page that it needs, of 4 kB.
     assert found["0"].values["drive_read_kb"] < 8
     assert found["1024"].values["drive_read_kb"] > 64
-    assert "scan, ms relative to read-ahead (sectors) 1024" in result.stdout
-    assert wait_for_nothing() == {}
+    assert "scan, ms relative to read-ahead (sectors) 1024" in ran.table

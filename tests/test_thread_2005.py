@@ -1,15 +1,14 @@
 """The thread's table on a test bed of 2005: memory held by a control group, data partly on disk."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from smallrun import run_small
 
-from wallab import manifest, matrix, memorygroup, paths, reference, values
+from wallab import matrix, memorygroup, reference, values
 from wallab.drive import DriveReading
-from wallab.leftovers import wait_for_nothing
-from wallab.samples import Sample, SampleFile
+from wallab.samples import Sample
 from wallab.workload import Measured
 
 MEMORY_MB = 96
@@ -102,17 +101,11 @@ def test_what_the_data_drive_did() -> None:
 def test_memory_is_limited_and_the_data_drive_is_read(tmp_path: Path) -> None:
     if reason := memorygroup.lacking():
         pytest.skip(reason)
-    (tmp_path / "matrix.toml").write_text(SMALL)
-    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
-               str(tmp_path / "matrix.toml"), "--output", str(tmp_path / "out")]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert result.returncode == 0, result.stderr
-    (measured,) = SampleFile(tmp_path / "out" / "samples.jsonl").read()
-    assert measured.error == ""
+    ran = run_small(SMALL, tmp_path)
+    (measured,) = ran.samples
     assert measured.figures is not None
     assert measured.figures.transactions == 100
     assert measured.values["memory_limit_mb"] == MEMORY_MB
     # 180 MB of data do not fit, although they have been read before.
-    assert manifest.load(tmp_path / "out").template["bytes"] > 1.5 * (MEMORY_MB << 20)
+    assert ran.plan.template["bytes"] > 1.5 * (MEMORY_MB << 20)
     assert measured.drive["data"].counters["reads"] > 0
-    assert wait_for_nothing() == {}

@@ -9,15 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
+from smallrun import run_small
 
 from wallab import ledger, memorygroup, mounts, paths
 from wallab.axes.amount import TERMINALS
 from wallab.builder import Server
 from wallab.cluster import Cluster
 from wallab.ledger import Ledger
-from wallab.leftovers import wait_for_nothing
 from wallab.memorygroup import MemoryGroup
-from wallab.samples import SampleFile
 from wallab.workloads import tpcc
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -92,21 +91,15 @@ def needs_groups() -> None:
 @pytest.mark.usefixtures("servers")
 def test_run_with_an_archive(tmp_path: Path) -> None:
     needs_groups()
-    (tmp_path / "matrix.toml").write_text(SMALL)
-    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
-               str(tmp_path / "matrix.toml"), "--output", str(tmp_path / "out")]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert result.returncode == 0, result.stderr
-    samples = SampleFile(tmp_path / "out" / "samples.jsonl").read()
-    assert [sample.error for sample in samples] == [""] * 2
-    for sample in samples:
+    ran = run_small(SMALL, tmp_path)
+    assert len(ran.samples) == 2
+    for sample in ran.samples:
         assert sample.read_back["archive"] == sample.cell["archive"]
         assert sample.values["archive_failures"] == 0
         assert sample.figures is not None
         assert sample.figures.transactions == 30
         if sample.cell["archive"] == "direct_cp":
             assert sample.values["archive_cached_mb"] == 0
-    assert wait_for_nothing() == {}
 
 
 @pytest.fixture(scope="module")
