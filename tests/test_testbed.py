@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from wallab import matrix, testbed, workloads
@@ -76,6 +77,8 @@ class MockDrive:
 class MockCluster:
     """A cluster that notes what is asked of it."""
 
+    complaint = ""
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
@@ -88,6 +91,9 @@ class MockCluster:
 
     def stop(self, *_: Any) -> None:
         self._journal.note("stop")
+
+    def complaints(self) -> str:
+        return self.complaint
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[Any]:
@@ -189,6 +195,9 @@ def test_the_server_stops_also_if_a_drive_does_not_answer(
         ("warm-up", RunFailed("no warm-up")),
         ("measure", RunFailed("no measure")),
         ("measure", ServerFailed("gone")),
+        # The server crashed: whoever asks it next learns so.
+        ("CHECKPOINT", psycopg.OperationalError("server closed the connection unexpectedly")),
+        ("count", psycopg.OperationalError("connection refused")),
     ],
 )
 def test_a_failed_run_is_a_sample_that_says_so(
@@ -203,3 +212,16 @@ def test_a_failed_run_is_a_sample_that_says_so(
     journal.events.clear()
     assert bed.sample(CELL, 1, 2).state == "measured"
     assert journal.events == PREPARED + MEASURING + UNDONE
+
+
+def test_a_failed_run_has_what_the_server_said_of_it(
+    bed: testbed.TestBed, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bed.cluster, "complaint", "PANIC: could not write to file")
+    journal.failing = ("measure", RunFailed("pgbench exited with 2: the connection was closed"))
+    assert bed.sample(CELL, 1, 1).error == (
+        "pgbench exited with 2: the connection was closed; the server's log: "
+        "PANIC: could not write to file"
+    )
+    journal.failing = ("start open_direct", ServerFailed("PANIC: could not write to file"))
+    assert bed.sample(CELL, 1, 1).error == "PANIC: could not write to file"

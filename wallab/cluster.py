@@ -84,6 +84,7 @@ class Cluster:
         self.group: MemoryGroup | None = None
         """What limits the memory of the server, if anything does."""
         self._postmaster: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
 
     def create(self, server: Path, *options: str) -> None:
         """Run initdb, with further options; LabError with its words if it fails."""
@@ -129,7 +130,7 @@ class Cluster:
             # It waits until it is in the group, so that nothing that it starts is outside.
             command = ["sh", "-c", 'read -r go; exec "$@" </dev/null', "sh", *command]
         with self.log.open("ab") as log:
-            begin = log.tell()
+            self._log_begin = log.tell()
             self._postmaster = process.spawn(
                 command,
                 as_server=True,
@@ -151,23 +152,26 @@ class Cluster:
             except psycopg.OperationalError as error:
                 if self._postmaster.poll() is not None or time.monotonic() > deadline:
                     self.stop(signal.SIGQUIT)
-                    raise ServerFailed(
-                        f"the server did not start: {self._log_end(begin)}"
-                    ) from error
+                    said = self.complaints() or "; ".join(self._said()[-5:]) or "it said nothing"
+                    raise ServerFailed(f"the server did not start: {said}") from error
                 time.sleep(0.02)
 
-    def _log_end(self, begin: int) -> str:
+    def _said(self) -> list[str]:
+        """Return what the server has logged since it was last started."""
         with self.log.open("rb") as log:
-            log.seek(begin)
-            lines = log.read().decode(errors="replace").splitlines()
-        # What it says to those who ask too early tells nothing.
+            log.seek(self._log_begin)
+            return log.read().decode(errors="replace").splitlines()
+
+    def complaints(self) -> str:
+        """Return the last of what the server said is wrong since it was started; maybe nothing."""
+        # What it says to those who ask too early, or when it stops, tells nothing.
         telling = [
             line
-            for line in lines
-            if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL", line)
+            for line in self._said()
+            if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL|was terminated by signal", line)
             and not re.search(r"the database system is |has not been accepting|not yet", line)
         ]
-        return "; ".join((telling or lines)[-5:]) or "it said nothing"
+        return "; ".join(telling[-5:])
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:

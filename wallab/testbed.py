@@ -12,50 +12,31 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wallab import axes, matrix, mounts, process, provision, realdrive, workloads
+import psycopg
+
+from wallab import axes, matrix, mounts, process, provision, workloads
 from wallab import cluster as clusters
 from wallab.cluster import Cluster, ServerFailed
 from wallab.conditions import Conditions
-from wallab.drive import Drive
+from wallab.drivemaker import DriveMaker, Drives
+from wallab.errors import LabError
 from wallab.ledger import Ledger
 from wallab.matrix import Cell, Experiment, Preset, write_cache_of
 from wallab.memorygroup import MemoryGroup
-from wallab.realdrive import DeviceDrive, DirectoryDrive
+from wallab.phases import Phases
 from wallab.samples import CpuSeconds, Sample
-from wallab.simulated import SimulatedDrive
+from wallab.timestamp import utc
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
 from wallab.workload import Measured, Pgbench, RunFailed
-
-
-def utc() -> str:
-    """The time now, as it is written in records."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _plain(name: str) -> str:
     """Return the name as that of a file."""
     return re.sub(r"[^A-Za-z0-9.-]", "_", name)
-
-
-class Phases:
-    """How long the phases of a sample take, in seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time a phase, also one that fails; a second one of that name adds to the first."""
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            spent = time.monotonic() - begun
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
 
 
 class TestBed:
@@ -78,35 +59,47 @@ class TestBed:
 
         A device that holds the running system is refused unless named by `root_device_too`.
         """
-        self._root_device_too = root_device_too
         self._experiment = experiment
         self._preset = preset
-        self._cells = cells
+        self._maker = DriveMaker(experiment.drive, root_device_too=root_device_too)
+        self._wanted: dict[tuple[str | None, str | None], list[Conditions]] = {}
+        """Profile and file system -> what the cells ask for that have drives of that kind."""
+        for cell in cells:
+            asked = self.conditions(cell)
+            self._wanted.setdefault((asked.profile, asked.filesystem), []).append(asked)
         self._installed = servers
         self._workload = workloads.find(experiment.workload)
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
         self.values = experiment.values
         self._group: MemoryGroup | None = None
-        self._sets: dict[tuple[str | None, str | None], dict[str, Drive]] = {}
+        self._sets: dict[tuple[str | None, str | None], Drives] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
-        self.drives: dict[str, Drive] = {}
-        """Those of the sample in hand: data, and wal if the WAL has one of its own."""
+        self.drives: Drives = {}
+        """Those of the sample in hand."""
         self.cluster: Cluster
 
     def open(self) -> dict[str, Any]:
         """Make everything ready; return what was found out about the template clusters."""
         try:
-            simulated = self._of_kind("simulated")
-            private = simulated or not all(map(process.can_run, self._installed.values()))
+            kinds = self._maker.kinds
+            private = "simulated" in kinds or not all(
+                map(process.can_run, self._installed.values())
+            )
             if private:
                 mounts.enter_private_namespace()
             self._ledger = Ledger.open()
             self._undo.callback(self._ledger.close)
-            if self._of_kind("device") or self._of_kind("directory"):
-                self._lasting = Ledger.open(lasting=True)
-                self._undo.callback(self._lasting.close)
-            self._make_drives()
+            lasting = None
+            if kinds != {"simulated"}:
+                lasting = Ledger.open(lasting=True)
+                self._undo.callback(lasting.close)
+            for key, wanted in self._wanted.items():
+                if self._maker.can(wanted[0]):
+                    suffix = f"-{len(self._sets) + 1}" if self._sets else ""
+                    self._sets[key] = self._maker.make(
+                        wanted[0], suffix, (self._ledger, lasting), self._undo
+                    )
             # File systems are mounted where the drives' servers do not live: the last process of
             # a namespace unmounts what is left there, and a server would then wait for itself.
             if private:
@@ -123,7 +116,8 @@ class TestBed:
                 name = f"wal-lab-{os.getpid()}"
                 self._group = MemoryGroup(name, limit << 20, self._ledger)
                 self._undo.callback(self._group.close)
-            if any(self.conditions(cell).archive == "direct_cp" for cell in self._cells):
+            every = [one for wanted in self._wanted.values() for one in wanted]
+            if any(one.archive == "direct_cp" for one in every):
                 copier = self._ledger.folder / "direct_cp"
                 shutil.copy2(provision.copy_program(), copier)
                 copier.chmod(0o755)
@@ -131,52 +125,6 @@ class TestBed:
         except BaseException:
             self.close()
             raise
-
-    def _of_kind(self, kind: str) -> bool:
-        return any(drive.kind == kind for drive in self._experiment.drive.values())
-
-    def _make_drives(self) -> None:
-        for cell in self._cells:
-            conditions = self.conditions(cell)
-            key = (conditions.profile, conditions.filesystem)
-            if key in self._sets or (
-                self._of_kind("simulated")
-                and not mounts.kernel_knows(conditions.filesystem or "xfs")
-            ):
-                continue
-            made = self._sets[key] = {}
-            suffix = f"-{len(self._sets)}" if len(self._sets) > 1 else ""
-            for name, drive in self._experiment.drive.items():
-                made[name] = self._make_drive(f"{name}{suffix}", drive, conditions)
-                self._undo.callback(made[name].close)
-            realdrive.check_apart(
-                {
-                    drive: self._experiment.drive[name].write_cache
-                    for name, drive in made.items()
-                    if isinstance(drive, DeviceDrive)
-                }
-            )
-
-    def _make_drive(self, name: str, drive: matrix.Drive, conditions: Conditions) -> Drive:
-        if drive.kind == "directory":
-            return DirectoryDrive(name, Path(drive.directory), self._lasting)
-        if drive.kind == "device":
-            return DeviceDrive(
-                name,
-                Path(drive.directory),
-                self._lasting,
-                root_device_too=self._root_device_too,
-            )
-        assert drive.size_mb is not None
-        filesystem = conditions.filesystem or drive.filesystem
-        return SimulatedDrive(
-            name,
-            conditions.profile or drive.profile,
-            drive.size_mb << 20,
-            filesystem,
-            self._ledger,
-            mkfs=drive.mkfs.get(filesystem, ()),
-        )
 
     def close(self) -> None:
         """Undo everything that open did; safe to call twice."""
@@ -234,10 +182,7 @@ class TestBed:
             for drive in drives.values():
                 drive.mount()
             made: set[Path] = set()
-            for cell in self._cells:
-                conditions = self.conditions(cell)
-                if (conditions.profile, conditions.filesystem) != key:
-                    continue
+            for conditions in self._wanted[key]:
                 self._take(conditions)
                 if self.cluster.data in made:
                     continue
@@ -271,7 +216,12 @@ class TestBed:
         self._undo.callback(cluster.stop, signal.SIGQUIT)
         cluster.create(server)
         cluster.start(server, settings | {"max_wal_size": "4GB"})
-        self._workload.load(server, cluster, conditions.scale)
+        try:
+            self._workload.load(server, cluster, conditions.scale)
+        except psycopg.Error as error:
+            raise LabError(
+                f"the data of scale {conditions.scale} cannot be loaded: {error}"
+            ) from None
         cluster.stop()
         # Once more with the run's own settings, so that the segments kept for reuse are those
         # that such a server keeps, and none is created while a sample is measured.
@@ -304,8 +254,8 @@ class TestBed:
         try:
             gained = self._measure(cell, phases)
             state, error = "measured", ""
-        except (RunFailed, ServerFailed) as failure:
-            state, error = "failed", str(failure)
+        except (RunFailed, ServerFailed, psycopg.Error) as failure:
+            state, error = "failed", self._account(failure)
         finally:
             with phases.phase("stop"):
                 self._end()
@@ -319,6 +269,13 @@ class TestBed:
             phases=phases.seconds,
             **gained,
         )
+
+    def _account(self, failure: Exception) -> str:
+        """Say why a run failed, with what the server's log says of it, which goes with the bed."""
+        said, complaints = str(failure).strip(), self.cluster.complaints()
+        if not complaints or complaints in said:
+            return said
+        return f"{said}; the server's log: {complaints}"
 
     def _end(self) -> None:
         """End the sample: the content is thrown away, so nothing needs to be saved."""

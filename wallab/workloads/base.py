@@ -47,7 +47,7 @@ class Workload:
         Nothing by default: the warm-up does it.
         """
 
-    def script(self) -> list[str]:
+    def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
         """Return the arguments of pgbench that say what a transaction is."""
         raise NotImplementedError
 
@@ -56,9 +56,9 @@ class Workload:
 
         A slow machine may end no transaction in that time, which spoils no sample: None then.
         """
-        seconds = preset.warm_up_seconds
+        script = self.script(bed, conditions, preset)
         try:
-            figures, _ = bed.run_pgbench(conditions, self.script(), seconds=seconds)
+            figures, _ = bed.run_pgbench(conditions, script, seconds=preset.warm_up_seconds)
         except NothingDone:
             return None
         return figures
@@ -70,7 +70,7 @@ class Workload:
             switches = ContextSwitches(bed.cluster.postmaster())
         figures, flags = bed.run_pgbench(
             conditions,
-            self.script(),
+            self.script(bed, conditions, preset),
             seconds=preset.seconds,
             transactions=preset.transactions,
             logged=True,

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallab.cluster import Cluster
+from wallab.conditions import Conditions
 from wallab.workload import Pgbench
 from wallab.workloads.base import Workload
 
 if TYPE_CHECKING:
+    from wallab.matrix import Preset
     from wallab.testbed import TestBed
 
 
@@ -33,5 +35,5 @@ class Builtin(Workload):
                     SELECT oid FROM pg_class WHERE relname ^@ 'pgbench_' AND relkind IN ('r', 'i')
                     ORDER BY relkind DESC, pg_relation_size(oid) DESC) AS relations""")
 
-    def script(self) -> list[str]:
+    def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
         return ["-b", self._name]

@@ -15,7 +15,7 @@ import psycopg
 from wallab.axes.amount import TERMINALS
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
-from wallab.workload import Measured, NothingDone, RunFailed
+from wallab.workload import RunFailed
 from wallab.workloads.base import Outcome, Workload
 
 if TYPE_CHECKING:
@@ -74,34 +74,20 @@ class Tpcc(Workload):
                 connection.execute(text.replace("{warehouses}", str(scale)).encode())
             connection.execute("VACUUM ANALYZE")
 
-    def _scripts(self, bed: "TestBed", conditions: Conditions, pace: int) -> list[str]:
-        """Write the scripts where the clients may read them; return pgbench's arguments."""
+    def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
+        """Write a script for each transaction where the clients may read it."""
         arguments = ["-D", f"warehouses={conditions.scale}"]
         for name, kind in KINDS.items():
             file = bed.cluster.log.with_name(f"{name}.sql")
-            file.write_text(script(name, pace))
+            file.write_text(script(name, preset.pace))
             file.chmod(0o644)
             arguments += ["-f", f"{file}@{kind.weight}"]
         return arguments
 
-    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Measured | None:
-        scripts = self._scripts(bed, conditions, preset.pace)
-        try:
-            return bed.run_pgbench(conditions, scripts, seconds=preset.warm_up_seconds)[0]
-        except NothingDone:
-            return None
-
     def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
         with bed.cluster.connect() as connection:
             connection.execute("TRUNCATE tpcc.answer")
-        scripts = self._scripts(bed, conditions, preset.pace)
-        figures, flags = bed.run_pgbench(
-            conditions,
-            scripts,
-            seconds=preset.seconds,
-            transactions=preset.transactions,
-            logged=True,
-        )
+        outcome = super().measure(bed, conditions, preset)
         with bed.cluster.connect() as connection:
             found = answers(connection, preset.seconds, CYCLE_S / preset.pace)
             archived = connection.execute(
@@ -109,14 +95,15 @@ class Tpcc(Workload):
             ).fetchone()
         assert archived is not None
         ideal = IDEAL * conditions.scale * preset.pace
-        values = found | {
+        values = {
             "tpm_ideal": ideal,
             "tpm_share": 100 * found["tpm"] / ideal,
             "archived": float(archived[0]),
             "archive_failures": float(archived[1]),
             "archive_cached_mb": cached(bed.archive) / 1e6,
         }
-        return Outcome(figures, flags, values)
+        outcome.values.update(found | values)
+        return outcome
 
     def check(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         if broken := inconsistencies(connection):
