@@ -201,3 +201,43 @@ def test_markdown_escapes(laid_out: table.Table) -> None:
 
 def test_csv_has_a_line_for_each_cell(laid_out: table.Table, plan: Manifest) -> None:
     assert len(csvfile.render(laid_out).splitlines()) == 1 + len(plan.cells)
+
+
+def test_units_are_those_of_the_drive_that_has_the_wal(plan: Manifest) -> None:
+    cell = at("both", "fsync")
+    apart = msgspec.structs.replace(plan, drives={"wal": {"units": "4"}, "data": {"units": "10"}})
+    alone = msgspec.structs.replace(plan.experiment, drive={"data": plan.experiment.drive["data"]})
+    together = msgspec.structs.replace(plan, experiment=alone, drives={"data": {"units": "10"}})
+    for one, units in ((apart, 4), (together, 10)):
+        evidence = find(summary.summarize(one, [sample(cell, 1, 100)], None), cell).evidence
+        assert evidence is not None
+        assert evidence.units == units
+
+
+def test_another_value_is_shown_by_every_format(plan: Manifest) -> None:
+    cell = at("both", "fdatasync")
+    course = Course(Latency(1, 2, 3, 7.25, 9), (100,), (100.0, 100.0))
+    samples = [
+        sample(cell, n, 100, figures=Measured(100, 300, 0, 1.0, 1.0, course)) for n in (1, 2)
+    ]
+    latency = table.rearranged(plan, (), None, "p99")
+    laid_out = table.lay_out(latency, summary.summarize(latency, samples, None), None)
+    assert "7.25" in text.render(laid_out)
+    shown = markdown.render(laid_out)
+    assert "| 7.25 ± 0.00 |" in shown
+    assert "latency p99, ms ± half of the 95% interval." in shown
+    assert "100.0" not in shown
+    head, *rows = csvfile.render(laid_out).splitlines()
+    place = head.split(",").index("p99")
+    assert head.split(",")[place + 1] == "p99_half_width_95"
+    assert [row.split(",")[place : place + 2] for row in rows if "measured" in row] == [
+        ["7.25", "0.0"]
+    ]
+    several = msgspec.structs.replace(
+        plan, experiment=msgspec.structs.replace(plan.experiment, values=("tps", "p99"))
+    )
+    laid_out = table.lay_out(several, summary.summarize(several, samples, None), None)
+    lines = markdown.render(laid_out).splitlines()
+    (tps,) = (number for number, line in enumerate(lines) if "| TPS |" in line and "100.0" in line)
+    assert "| latency p99, ms |" in lines[tps + 1]
+    assert "| 7.25 ± 0.00 |" in lines[tps + 1]

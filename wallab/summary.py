@@ -138,9 +138,9 @@ def _figures(samples: list[Sample], name: str) -> list[float]:
 
 
 def _units(plan: Manifest, cell: Cell) -> int:
-    """Return how many spindles or channels the cell's WAL drive has."""
-    chosen = f"wal ({cell.get('profile')})"
-    parameters = plan.drives.get("wal") or plan.drives.get(chosen, {})
+    """Return how many spindles or channels the drive has that the cell's WAL is on."""
+    name = "wal" if "wal" in plan.experiment.drive else "data"
+    parameters = plan.drives.get(name) or plan.drives.get(f"{name} ({cell.get('profile')})", {})
     return int(parameters.get("units", "1"))
 
 

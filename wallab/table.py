@@ -21,7 +21,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table of TPS."""
+    """A run's cells in rows and columns."""
 
     title: str
     subtitle: str

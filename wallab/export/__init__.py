@@ -1,1 +1,1 @@
-"""Tables as text, Markdown, CSV and JSON: functions of a table alone, so the same every time."""
+"""A run as text, Markdown, CSV, page and plots: functions of what it says, the same every time."""

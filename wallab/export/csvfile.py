@@ -16,12 +16,22 @@ def _cuts(cell: Summary) -> list[int | None]:
     return [found.cuts, found.lost] if found else [None, None]
 
 
+def _figure(cell: Summary, name: str) -> tuple[float | None, float | None]:
+    """Return the mean of one of the table's values, and half of its interval."""
+    found = cell.values.get(name)
+    return (found.mean, found.half_width) if found else (None, None)
+
+
 def render(table: Table) -> str:
-    """Return one line for each cell: where it is, what was measured, what was published."""
+    """Return one line for each cell: where it is, what was measured, what was published.
+
+    Ratios and published figures are those of the table's first value.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     evidence = [field.name for field in msgspec.structs.fields(Evidence)]
     axes: list[str] = []
+    further = [name for name in table.values if name != "tps"]
     cut = any(cell and cell.durability for row in table.rows for cell in row.cells)
     for row in table.rows:
         for cell in row.cells:
@@ -36,6 +46,7 @@ def render(table: Table) -> str:
                         "tps",
                         "half_width_95",
                         "rounds",
+                        *(head for name in further for head in (name, f"{name}_half_width_95")),
                         "failed",
                         "relative",
                         "published",
@@ -53,6 +64,7 @@ def render(table: Table) -> str:
                     *(cell.cell[axis] for axis in axes),
                     cell.state,
                     *((tps.mean, tps.half_width, tps.n) if tps else (None, None, 0)),
+                    *(figure for name in further for figure in _figure(cell, name)),
                     cell.failed,
                     cell.relative,
                     cell.reference,

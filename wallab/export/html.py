@@ -163,6 +163,7 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("memory", f"{machine.memory_kb / 1024**2:.1f} GB"),
                 ("governor", machine.governor or "not told"),
                 *((f"mitigation: {name}", said) for name, said in machine.mitigations.items()),
+                *machine.tuning.items(),
             ],
         ),
         (

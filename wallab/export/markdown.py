@@ -3,6 +3,7 @@
 from wallab.export import footnotes, text
 from wallab.summary import Summary
 from wallab.table import Table, value_title
+from wallab.values import VALUES
 
 
 def escape(value: str) -> str:
@@ -12,31 +13,54 @@ def escape(value: str) -> str:
     return value
 
 
-def _cell(cell: Summary | None) -> str:
-    if cell is None:
-        return ""
-    shown = " ".join(filter(None, (text.tps(cell), text.spread(cell))))
-    if cell.reference is not None:
-        shown += f" [{text.published(cell)}]"
-    return shown + (f", {escape(text.durability(cell))}" if cell.durability else "")
+def _shown(cell: Summary, show: tuple[text.Show, text.Show, text.Show]) -> str:
+    """Write a figure, its interval, and in brackets what was published of it."""
+    mean, spread, published = (one(cell) for one in show)
+    return " ".join(filter(None, (mean, spread, published and f"[{published}]")))
+
+
+def _lines(table: Table) -> list[tuple[str, text.Show]]:
+    """Return the lines of a row: a figure each."""
+    first = text.first(table)
+    each = 3 if table.reference else 2
+    figures = text.values(table)[each:]
+
+    def tps(cell: Summary) -> str:
+        mark = f", {escape(text.durability(cell))}" if cell.durability else ""
+        return _shown(cell, first) + mark
+
+    lines: list[tuple[str, text.Show]] = [(VALUES[table.values[0]].title, tps)]
+    for at in range(0, len(figures), each):
+        title, mean = figures[at]
+        show = (mean, figures[at + 1][1], figures[at + 2][1] if each > 2 else lambda _: "")
+        lines.append((title, lambda cell, show=show: _shown(cell, show)))  # type: ignore[misc]
+    return lines
 
 
 def render(table: Table) -> str:
     """Return the table with intervals, and the published figure in brackets."""
-    heads = [*table.row_axes, *table.columns]
+    lines_of_row = _lines(table)
+    label = [""] if len(lines_of_row) > 1 else []
+    heads = [*table.row_axes, *label, *table.columns]
+    sides = ["---"] * (len(heads) - len(table.columns)) + ["---:"] * len(table.columns)
     lines = [
         f"**{escape(table.title)}**  ",
         f"{escape(table.subtitle)}",
         "",
         "| " + " | ".join(map(escape, heads)) + " |",
-        "| " + " | ".join(["---"] * len(table.row_axes) + ["---:"] * len(table.columns)) + " |",
+        "| " + " | ".join(sides) + " |",
     ]
     for row in table.rows:
         titles = [
             value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
         ]
-        lines.append("| " + " | ".join([*map(escape, titles), *map(_cell, row.cells)]) + " |")
-    about = "TPS ± half of the 95% interval"
+        for number, (title, show) in enumerate(lines_of_row):
+            shown = [show(cell) if cell else "" for cell in row.cells]
+            head = [*(titles if number == 0 else [""] * len(titles)), *([title] if label else [])]
+            lines.append("| " + " | ".join([*map(escape, head), *shown]) + " |")
+    about = "± half of the 95% interval"
+    if not label:
+        about = f"{lines_of_row[0][0]} {about}"
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
     notes = [f"! {escape(note)}" for note, _ in table.notes]

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable
 
 from wallab import evidence
-from wallab.export import footnotes
+from wallab.export import footnotes, grid
 from wallab.summary import Summary
 from wallab.table import Table, axis_title, value_title
 from wallab.values import VALUES
@@ -176,24 +176,8 @@ def _grid(table: Table, lines: list[tuple[str, Show]], *, labelled: bool = False
                 head = [*head[:-1], label]
             body.append([*head, *shown])
         breaks.append(len(body))
-    first = len(left[-1])
-    widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
-
-    def line_of(cells: list[str]) -> str:
-        padded = [
-            cell.ljust(width) if i < first else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return " | ".join(padded).rstrip()
-
-    rule = "-+-".join("-" * width for width in widths)
     several = len(lines) > 1
-    output: list[str] = []
-    for number, cells in enumerate(body):
-        if number == breaks[0] or (several and number in breaks):
-            output.append(rule)
-        output.append(line_of(cells))
-    return "\n".join(output)
+    return grid.lay_out(body, len(left[-1]), breaks if several else breaks[:1])
 
 
 def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:

@@ -8,6 +8,7 @@ from wallab import jsonfile
 from wallab.against import Against, Pair
 from wallab.axes import find
 from wallab.comparison import VERDICT_ROUNDS
+from wallab.export import grid
 from wallab.export.markdown import escape
 from wallab.values import VALUES
 
@@ -48,13 +49,10 @@ def text(found: Against) -> str:
         [*(find(axis).shown(pair.cell[axis]) for axis in axes), *_columns(pair)]
         for pair in found.pairs
     ]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = [" | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-             for line in lines]  # fmt: skip
-    rule = "-+-".join("-" * width for width in widths)
     head = [found.title, f"{VALUES[found.value].title} of the first by the second run's:"]
     runs = [f"  first:  {found.new}", f"  second: {found.old}", ""]
-    return "\n".join([*head, *runs, shown[0], rule, *shown[1:], "", *_notes(found)]) + "\n"
+    shown = grid.lay_out(lines, len(lines[0]))
+    return "\n".join([*head, *runs, shown, "", *_notes(found)]) + "\n"
 
 
 def markdown(found: Against) -> str:

@@ -1,20 +1,8 @@
 """The table of a campaign, as text: the same bytes every time."""
 
+from wallab.export import grid
 from wallab.powercut.verdict import Report, Verdict
 from wallab.table import value_title
-
-
-def _grid(lines: list[list[str]], left: int) -> str:
-    """Lay out lines of cells; the first line is the head, the first columns are to the left."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = [
-        " | ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([shown[0], "-+-".join("-" * width for width in widths), *shown[1:]])
 
 
 def _table(report: Report) -> str:
@@ -28,7 +16,7 @@ def _table(report: Report) -> str:
     for (variant, cache, filesystem), cells in rows.items():
         marks = [cells[column].mark if column in cells else "" for column in columns]
         lines.append([value_title("variant", variant), cache, filesystem, *marks])
-    return _grid(lines, 3)
+    return grid.lay_out(lines, 3)
 
 
 def _controls(report: Report) -> list[str]:
