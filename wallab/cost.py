@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from wallab.progress import duration
 from wallab.samples import Sample
 from wallab.schedule import Stopped
 
@@ -34,6 +35,19 @@ class Cost(msgspec.Struct, frozen=True):
     """The cells that were precise enough before their rounds were used up."""
     saved: float
     """What their other rounds would have taken."""
+
+
+def words(cost: Cost) -> str:
+    """Say in a line what was measured, and what all else took."""
+    phases = ", ".join(
+        f"{name.replace('_', '-')} {duration(seconds)}"
+        for name, seconds in sorted(cost.phases.items(), key=lambda one: -one[1])
+        if seconds >= 1
+    )
+    return (
+        f"pgbench measured for {duration(cost.measured)}; all else took {cost.overhead:.0%} of that"
+        + (f": {phases}" if phases else "")
+    )
 
 
 def of(

@@ -27,6 +27,26 @@ class Machine(msgspec.Struct, frozen=True):
     governor: str
     mitigations: dict[str, str]
     python: str
+    tuning: dict[str, str] = {}
+    """Settings of the kernel that can move a number."""
+
+
+_TUNING = {
+    "clocksource": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "cpufreq driver": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
+    "cpufreq boost": "/sys/devices/system/cpu/cpufreq/boost",
+    "intel_pstate no_turbo": "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "SMT": "/sys/devices/system/cpu/smt/control",
+    "transparent huge pages": "/sys/kernel/mm/transparent_hugepage/enabled",
+    **{
+        f"vm.{name}": f"/proc/sys/vm/{name}"
+        for name in (
+            "dirty_background_bytes", "dirty_background_ratio", "dirty_bytes",
+            "dirty_expire_centisecs", "dirty_ratio", "dirty_writeback_centisecs", "nr_hugepages",
+            "overcommit_memory", "swappiness", "zone_reclaim_mode",
+        )
+    },
+}  # fmt: skip
 
 
 class NotApplicable(msgspec.Struct, frozen=True):
@@ -93,6 +113,7 @@ def machine() -> Machine:
         governor=_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         mitigations={one.name: _first_line(str(one)) for one in sorted(holes.glob("*"))},
         python=platform.python_version(),
+        tuning={name: said for name, file in _TUNING.items() if (said := _first_line(file))},
     )
 
 
@@ -117,24 +138,15 @@ def lab_state() -> dict[str, str]:
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
     """Return the parameters of the experiment's drives; of real ones, what is found there."""
-    if any(drive.kind != "simulated" for drive in experiment.drive.values()):
-        return {
-            name: {"kind": drive.kind} | realdrive.describe(Path(drive.directory))
-            if drive.directory
-            else {"profile": drive.profile} | profile(drive.profile)
-            for name, drive in experiment.drive.items()
-        }
-    by_axis = experiment.axes.get("profile")
-    if by_axis is None:
-        return {
-            name: {"profile": drive.profile} | profile(drive.profile)
-            for name, drive in experiment.drive.items()
-        }
-    return {
-        f"{name} ({chosen})": {"profile": chosen} | profile(chosen)
-        for name in experiment.drive
-        for chosen in by_axis
-    }
+    found: dict[str, dict[str, str]] = {}
+    for name, drive in experiment.drive.items():
+        if drive.kind != "simulated":
+            found[name] = {"kind": drive.kind} | realdrive.describe(Path(drive.directory))
+            continue
+        for chosen in experiment.axes.get("profile", (drive.profile,)):
+            shown = f"{name} ({chosen})" if "profile" in experiment.axes else name
+            found[shown] = {"profile": chosen} | profile(chosen)
+    return found
 
 
 def load(run: Path) -> Manifest:
@@ -146,6 +158,26 @@ def load(run: Path) -> Manifest:
         raise LabError(f"{run}: no run of the lab ({file.name}: {error.strerror})") from None
     except msgspec.MsgspecError as error:
         raise LabError(f"{file}: {error}") from None
+
+
+def machine_difference(old: Machine, new: Machine) -> list[str]:
+    """Name what differs: kernel, its settings, machine."""
+    differing = ["kernel"] if old.kernel != new.kernel else []
+    # Runs of before have none noted.
+    differing += [
+        f"kernel setting {name}"
+        for name in sorted(old.tuning.keys() | new.tuning.keys() if old.tuning else ())
+        if old.tuning.get(name) != new.tuning.get(name)
+    ]
+    # A kernel keeps a little more or less of the memory for itself from boot to boot.
+    same_memory = abs(old.memory_kb - new.memory_kb) < 0.01 * old.memory_kb
+    rest = msgspec.structs.replace(
+        new,
+        kernel=old.kernel,
+        tuning=old.tuning,
+        memory_kb=old.memory_kb if same_memory else new.memory_kb,
+    )
+    return [*differing, "machine"] if rest != old else differing
 
 
 def difference(old: Manifest, new: Manifest) -> list[str]:
@@ -165,9 +197,7 @@ def difference(old: Manifest, new: Manifest) -> list[str]:
         ("drives", "drives"),
     ):
         compare(name, getattr(old, field), getattr(new, field))
-    compare("kernel", old.machine.kernel, new.machine.kernel)
-    same_kernel = msgspec.structs.replace(new.machine, kernel=old.machine.kernel)
-    compare("machine", old.machine, same_kernel)
+    differing += machine_difference(old.machine, new.machine)
     compare("variants", sorted(old.builds), sorted(new.builds))
     for variant in sorted(old.builds.keys() & new.builds.keys()):
         before, now = old.builds[variant], new.builds[variant]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile, paths
+from wallab import jsonfile, resultfolder
 from wallab.axes.sync import FSYNC_OFF
 from wallab.builder import Build
 from wallab.errors import LabError
-from wallab.manifest import Machine
+from wallab.manifest import Machine, machine_difference
 from wallab.matrix import Experiment
 from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
@@ -57,15 +57,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
 def find(name: str) -> Path:
     """Return the directory of a campaign: a path, a name below results/, or the latest one."""
-    if name == "latest":
-        campaigns = sorted(paths.RESULTS.glob(f"2*/{PLAN}"))
-        if not campaigns:
-            raise LabError(f"there is no campaign in {paths.RESULTS}; scripts/power-cut makes one")
-        return campaigns[-1].parent
-    for folder in (Path(name), paths.RESULTS / name):
-        if folder.is_dir():
-            return folder
-    raise LabError(f"no campaign “{name}”: name a directory below {paths.RESULTS}, or latest")
+    return resultfolder.find(name, PLAN, "campaign", "scripts/power-cut")
 
 
 def load(folder: Path) -> Plan:
@@ -81,7 +73,7 @@ def load(folder: Path) -> Plan:
 
 def difference(old: Plan, new: Plan) -> list[str]:
     """Name what differs between two plans that should describe the same campaign."""
-    fields = ("name", "cells", "controls", "settings", "profiles", "fault", "machine")
+    fields = ("name", "cells", "controls", "settings", "profiles", "fault")
     differing = [
         field
         for field in fields
@@ -89,7 +81,7 @@ def difference(old: Plan, new: Plan) -> list[str]:
     ]
     if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
         differing.append("source, patches or compiler")
-    return differing
+    return differing + machine_difference(old.machine, new.machine)
 
 
 # --- cells ----------------------------------------------------------------------------------
