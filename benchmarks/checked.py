@@ -12,8 +12,8 @@ import re
 import sys
 from collections.abc import Iterator
 
-from wallab import checking, series, suite
-from wallab.checking import Check
+from wallab import checkresult, series, suite
+from wallab.checkresult import Check
 from wallab.progress import duration
 from wallab.suite import Result
 
@@ -44,7 +44,7 @@ def row(one: Check) -> Iterator[str]:
 
 def main() -> int:
     """Print the table; 1 if there is no check."""
-    checks = checking.load_all()
+    checks = checkresult.load_all()
     if not checks:
         print("no checks: scripts/build-variant VARIANT --check makes one", file=sys.stderr)
         return 1

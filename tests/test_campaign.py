@@ -156,7 +156,7 @@ def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     with file.path.open("ab") as stream:
         stream.write(b'{"cell":')
     assert file.read() == [record(HONEST, 1)]
-    assert file.drop_damaged_end()
+    assert file.set_aside_damaged_end()
     file.append(record(HONEST, 2))
     assert file.read() == [record(HONEST, 1), record(HONEST, 2)]
     file.path.write_text("nonsense\n")
@@ -179,6 +179,7 @@ def test_mistaken_arguments_are_named(
     arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "something").touch()
     with pytest.raises(LabError, match=words):
         power_cut.command.main(arguments, standalone_mode=False)
 

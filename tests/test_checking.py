@@ -15,6 +15,7 @@ import pytest
 from wallab import (
     buildsystem,
     checking,
+    checkresult,
     jsonfile,
     ledger,
     ownvariant,
@@ -24,7 +25,7 @@ from wallab import (
     suite,
 )
 from wallab.builder import Builder, Server
-from wallab.checking import Check, Run
+from wallab.checkresult import Check, Run
 from wallab.errors import LabError
 from wallab.source import Source
 from wallab.suite import Job, Result
@@ -123,8 +124,8 @@ def test_failures_and_skips_are_told_and_kept(variant: Variant) -> None:
     assert result.returncode == 1, result.stderr
     assert "FAILED: pg_test_fsync 900_fails" in result.stdout
     assert "skipped in 901_skips: there is no such thing" in result.stdout
-    kept = checking.folder_of(server)
-    check = jsonfile.load(kept / checking.RESULT, Check)
+    kept = checkresult.folder_of(server)
+    check = jsonfile.load(kept / checkresult.RESULT, Check)
     outcomes = {test.name: (test.outcome, test.points) for test in check.tests}
     assert outcomes["900_fails"] == ("failed", 2)
     assert outcomes["901_skips"] == ("skipped", 0)
@@ -134,11 +135,11 @@ def test_failures_and_skips_are_told_and_kept(variant: Variant) -> None:
     assert "this one does not" in (logs / "900_fails.log").read_text()
     assert (logs / "900_fails.files" / "log").is_dir()
     assert not (logs / "001_basic.files").exists()
-    assert check in checking.load_all()
+    assert check in checkresult.load_all()
     # A suite that does not exist is refused, and the last result stays.
     with pytest.raises(LabError, match="no tests src/nosuch"):
         checking.check(*variant, ("src/nosuch",))
-    assert (kept / checking.RESULT).is_file()
+    assert (kept / checkresult.RESULT).is_file()
 
 
 def test_wal_tests_run_with_each_method(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +148,7 @@ def test_wal_tests_run_with_each_method(variant: Variant, monkeypatch: pytest.Mo
     assert result.failed == []
     assert set(result.methods) >= {"fsync", "fdatasync", "open_sync", "open_datasync"}
     assert sorted(test.method or "" for test in result.tests) == sorted(result.methods)
-    logs = checking.folder_of(variant[1]) / "logs" / "methods"
+    logs = checkresult.folder_of(variant[1]) / "logs" / "methods"
     for method in result.methods:
         said = (logs / f"999_wal_probe.{method}.log").read_text()
         assert f"# method: on {method}\n" in said
@@ -239,7 +240,7 @@ def test_result_is_read_back(tmp_path: Path) -> None:
     jsonfile.save(tmp_path / "x.json", result)
     assert jsonfile.load(tmp_path / "x.json", Check) == result
     assert json.loads((tmp_path / "x.json").read_text())["tests"][2]["method"] == "fsync"
-    assert checking.summary(result) == [
+    assert checkresult.summary(result) == [
         ("recovery", "1", "0", "1", "1", "1"),
         ("methods, fsync", "1", "1", "0", "3", "2"),
     ]
@@ -260,9 +261,9 @@ def keep(folder: Path, result: Check) -> Check:
         log.parent.mkdir(parents=True)
         log.write_text(f"{result.seconds}")
     target = folder / "checks" / "18.6-stock"
-    checking.keep(logs, result, target)
+    checkresult.keep(logs, result, target)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
-    return jsonfile.load(target / checking.RESULT, Check)
+    return jsonfile.load(target / checkresult.RESULT, Check)
 
 
 def logs_kept(folder: Path) -> dict[str, str]:
@@ -309,7 +310,7 @@ def test_results_without_earlier_runs_are_read(tmp_path: Path) -> None:
     tests = (Result("regress", "a", None, "passed", 1.0),)
     old = jsonfile.dumps(one_check("key", 1.0, *tests)).replace(b',"earlier":[]', b"")
     assert b"earlier" not in old
-    file = tmp_path / "checks" / "18.6-stock" / checking.RESULT
+    file = tmp_path / "checks" / "18.6-stock" / checkresult.RESULT
     file.parent.mkdir(parents=True)
     file.write_bytes(old)
     assert jsonfile.load(file, Check).tests == tests

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from wallab import paths, run
-from wallab.command import tabulate
 from wallab.errors import LabError, MachineError
 from wallab.source import Source
 
@@ -63,6 +62,9 @@ def test_build_variant_refuses(arguments: list[str], said: str) -> None:
         (["--precision", "0"], "0"),
         (["--max-time", "soon"], "soon: expected a duration, such as 90s, 45m or 2h"),
         (["--resume", "example-quick", "--rounds", "9"], "are those of the run to resume"),
+        (["--resume", "example-quick", "--preset", "full"], "--preset: the run to resume has its"),
+        (["--resume", "example-quick", "--seed", "7"], "--seed: the run to resume has its own"),
+        (["archive", "--resume", "example-quick"], "“archive”: the run to resume has its own"),
     ],
 )
 def test_run_matrix_refuses(arguments: list[str], said: str) -> None:
@@ -94,6 +96,15 @@ def test_dry_run_tells_what_options_change() -> None:
     assert "× 12 rounds, fewer where ± 4.5% is reached, one cell twice a round" in errors
 
 
+def test_output_goes_to_an_empty_directory_only(tmp_path: Path) -> None:
+    dry = ["--dry-run", "--preset", "smoke", "--output", str(tmp_path)]
+    assert lab("run-matrix", *dry)[0] == 0
+    (tmp_path / "mine").touch()
+    code, _, errors = lab("run-matrix", *dry)
+    assert code == 2
+    assert f"{tmp_path} is there already; name another --output" in errors
+
+
 def test_list_shows_variants_and_series() -> None:
     code, output, _ = lab("build-variant", "--list")
     assert code == 0
@@ -110,7 +121,7 @@ def test_tabulate_of_what_is_no_run(tmp_path: Path) -> None:
 def test_latest_without_any_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     with pytest.raises(LabError, match="there is no run"):
-        tabulate.find_run("latest")
+        run.find("latest")
 
 
 def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:

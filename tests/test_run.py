@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab import jsonfile, ledger, manifest, matrix, paths, run, tabulation
+from wallab import jsonfile, ledger, manifest, matrix, paths, resultfolder, run, tabulation
 from wallab.errors import LabError, MachineError
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
@@ -68,6 +69,7 @@ def plan() -> Manifest:
     return msgspec.structs.replace(
         example, preset_name="smoke", experiment=experiment, preset=preset, cells=cells, seed=5,
         drives={}, sessions=[], cost=None, template={}, not_applicable=(),
+        machine=msgspec.structs.replace(example.machine, tuning={"vm.swappiness": "60"}),
     )  # fmt: skip
 
 
@@ -153,6 +155,8 @@ def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
         (changed(drives={"wal": {"rpm": "5400"}}), "in drives"),
         (other_machine(kernel="6.99"), "in kernel"),
         (other_machine(cpus=99), "in machine"),
+        (other_machine(memory_kb=1), "in machine"),
+        (other_machine(tuning={"vm.swappiness": "10"}), "in kernel setting vm.swappiness"),
         (other_build(source="0000"), "in source"),
         (other_build(patches=()), "in patch baseline, patch direct-io, patch gather-write"),
         (other_build(compiler="tcc"), "in compiler"),
@@ -168,6 +172,29 @@ def test_what_differs_is_named_and_nothing_touched(
     with pytest.raises(LabError, match=f"{said}. Start a new run"):
         Run(tmp_path / "out", change(again(plan)), bed).measure(resumed=True)
     assert (bed.taken, (tmp_path / "out" / run.MANIFEST).read_bytes()) == (0, before)
+
+
+def test_memory_that_a_boot_found_a_little_less_of_is_the_same(
+    plan: Manifest, tmp_path: Path
+) -> None:
+    Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
+    less = other_machine(memory_kb=plan.machine.memory_kb - 512)
+    assert Run(tmp_path / "out", less(again(plan)), MockBed()).measure(resumed=True)
+
+
+def test_what_a_kill_left_unfinished_goes(plan: Manifest, tmp_path: Path) -> None:
+    """A kill may come while the manifest is written."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / f".manifest.json.{gone.pid}.partial").write_text("{")
+    assert resultfolder.new(folder, "thread") == folder
+    assert list(folder.iterdir()) == []
+    Run(folder, again(plan), MockBed()).measure(resumed=False, max_seconds=0)
+    (folder / f".manifest.json.{gone.pid}.partial").write_text("{")
+    Run(folder, again(plan), MockBed()).measure(resumed=True)
+    assert sorted(one.name for one in folder.iterdir()) == ["manifest.json", "samples.jsonl"]
 
 
 def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

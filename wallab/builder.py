@@ -10,20 +10,22 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from wallab import jsonfile, paths, prebuilt, process
+from wallab import buildsystem, jsonfile, paths, prebuilt, process, series
 from wallab.buildsystem import PREFIX, BuildSystem, Progress
+from wallab.conditions import Conditions
 from wallab.errors import LabError, MachineError
 from wallab.patching import WorkTree
 from wallab.progress import Work, say
 from wallab.series import Patch
-from wallab.source import Source, unpack
+from wallab.source import Source, resolve, unpack
+from wallab.timestamp import utc
 
 FORMAT = 1
 """Raised when the way of building changes, so that everything is built anew."""
@@ -287,7 +289,7 @@ class Builder:
             flags=self._flags,
             key=self.key(applied),
             seconds=round(seconds, 1),
-            built=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            built=utc(),
         )
 
     def _keep(self, staging: Path, record: Build) -> Server:
@@ -324,3 +326,23 @@ class Builder:
         tail = "\n  ".join(told or lines[-15:])
         step = " ".join(map(str, error.cmd[:2]))
         return LabError(f"building {variant}: “{step} …” failed:\n  {tail}\nThe whole log: {log}")
+
+
+def servers_of(wanted: Iterable[Conditions], source_name: str, system: str) -> dict[str, Server]:
+    """Build the servers that cells ask for, and return them by `Conditions.server`.
+
+    The source is the one named where a cell asks for none; the build system may be auto.
+    """
+    catalog = series.read()
+    servers: dict[str, Server] = {}
+    asked: dict[str | None, dict[str, str]] = {}
+    for one in wanted:
+        asked.setdefault(one.source, {})[one.variant] = one.server
+    for name, variants in asked.items():
+        source = resolve(name or source_name)
+        builder = Builder(source, buildsystem.choose(system, source))
+        built = builder.build(
+            {variant: series.patches_of(catalog, variant, source) for variant in variants}
+        )
+        servers |= {variants[server.build.variant]: server for server in built}
+    return servers

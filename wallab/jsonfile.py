@@ -64,7 +64,7 @@ def _written(file: Path, value: object) -> Iterator[Path]:
             stream.flush()
             os.fsync(stream.fileno())
         yield partial
-        _sync_folder(file.parent)
+        sync_folder(file.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -72,11 +72,13 @@ def _written(file: Path, value: object) -> Iterator[Path]:
 def clear_partial(folder: Path) -> None:
     """Remove what processes that are gone left unfinished in the folder."""
     for partial in folder.glob(".*.partial"):
-        if not psutil.pid_exists(int(partial.name.split(".")[-2])):
+        maker = partial.name.split(".")[-2]
+        if maker.isdecimal() and not psutil.pid_exists(int(maker)):
             partial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in the folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wallab import handdrive, paths
+from wallab import handdrive, paths, run
 from wallab.errors import LabError
 from wallab.leftovers import wait_for_nothing
 from wallab.progress import Work
@@ -129,17 +129,21 @@ def runs(
     after the next command.
     """
     chance = random.Random(seed)  # noqa: S311
-    samples = SampleFile(folder / "samples.jsonl")
+    samples = SampleFile(folder / run.SAMPLES)
     first = command_of("run-matrix", *what, *options, "--output", folder, "--seed", str(seed))
     resume = command_of("run-matrix", *options, "--resume", folder)
+
+    def command() -> list[str]:
+        # A run is one once it has its manifest.
+        return resume if (folder / run.MANIFEST).exists() else first
+
     found: Counter[str] = Counter()
     before = samples.read()
     for number in range(count):
-        command = resume if folder.exists() else first
         delay = chance.uniform(0, within)
         where = f"kill {number + 1} after {delay:.3f} s"
         work.update(number / count, where)
-        in_time = kill(command, delay, signal.SIGKILL)
+        in_time = kill(command(), delay, signal.SIGKILL)
         finish(command_of("drive", "restore"))
         _expect_nothing(where)
         after = samples.read()
@@ -149,7 +153,7 @@ def runs(
         before = after
         if not in_time:
             break
-    finish(resume if folder.exists() else first)
+    finish(command())
     points = [(sample.round, tuple(sample.cell.items())) for sample in samples.read()]
     if len(points) != len(set(points)):
         raise LeftBehindError("a sample was measured twice")

@@ -6,7 +6,6 @@ The lab has copies of the patches, so that their files may change or vanish.
 import hashlib
 import re
 import shutil
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from wallab import jsonfile, patchfile, paths
 from wallab.errors import LabError, MachineError
+from wallab.timestamp import utc
 
 RECORD = "variant.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -116,8 +116,7 @@ def added(name: str, on: str, files: Iterable[Path]) -> Iterator[tuple[OwnVarian
             patches.append(
                 OwnPatch(patch.name, copy.name, digest, patch.subject, patch.author, file)
             )
-        made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        variant = OwnVariant(name, on, tuple(patches), made)
+        variant = OwnVariant(name, on, tuple(patches), utc())
         yield variant, fresh
         jsonfile.save(fresh / RECORD, variant)
         shutil.rmtree(target, ignore_errors=True)

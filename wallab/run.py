@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from wallab import container, cost, jsonfile, ledger, manifest, prebuilt
+from wallab import container, cost, jsonfile, ledger, manifest, prebuilt, resultfolder
 from wallab.cost import Session
 from wallab.errors import LabError, MachineError
 from wallab.estimate import Estimate
@@ -18,10 +18,15 @@ from wallab.matrix import Cell, Experiment
 from wallab.progress import Work, duration, say
 from wallab.samples import Sample, SampleFile
 from wallab.schedule import Schedule, Turn
-from wallab.testbed import utc
+from wallab.timestamp import utc
 
 MANIFEST = "manifest.json"
 SAMPLES = "samples.jsonl"
+
+
+def find(name: str) -> Path:
+    """Return the directory of a run: a path, a name below results/, or the latest one."""
+    return resultfolder.find(name, MANIFEST, "run", "scripts/run-matrix")
 
 
 def check_rights() -> None:
@@ -109,17 +114,17 @@ class Run:
                 )
                 self._plan.template = template
                 self._plan.methods = self._bed.methods
+                lacking = [(cell, self._bed.lacks(cell)) for cell in self._plan.cells]
                 self._plan.not_applicable = tuple(
-                    NotApplicable(cell, reason)
-                    for cell in self._plan.cells
-                    if (reason := self._bed.lacks(cell))
+                    NotApplicable(cell, reason) for cell, reason in lacking if reason
                 )
             if len(self._plan.not_applicable) == len(self._plan.cells):
                 reasons = dict.fromkeys(one.reason for one in self._plan.not_applicable)
                 raise MachineError(f"nothing can be measured here: {'; '.join(reasons)}")
             if not resumed:
-                self.folder.mkdir(parents=True)
-            cells = [cell for cell in self._plan.cells if not self._bed.lacks(cell)]
+                self.folder.mkdir(parents=True, exist_ok=True)
+                jsonfile.sync_folder(self.folder.parent)
+            cells = [cell for cell, reason in lacking if not reason]
             turns = turns_of(cells, self._plan.preset.control)
             schedule = Schedule(turns, self._plan.preset, self._plan.seed)
             for sample in self.samples.read():
@@ -152,6 +157,8 @@ class Run:
                     note("interrupted")
                 raise
             note(ended)
+            if self._plan.cost:
+                say(cost.words(self._plan.cost))
         return self.samples.read()
 
     def _continue(self) -> None:
@@ -162,6 +169,7 @@ class Run:
                 f"{', '.join(differing)}. Start a new run instead."
             )
         self._plan = before
+        jsonfile.clear_partial(self.folder)
         if self.samples.set_aside_damaged_end():
             say(f"{self.samples.path}: set the damaged last line aside")
 
@@ -210,14 +218,3 @@ def _so_far(known: Estimate | None) -> str:
         return ""
     spread = f" ± {known.half_width:.1f}" if known.half_width is not None else ""
     return f", {known.mean:.1f}{spread} TPS so far"
-
-
-def new_folder(results: Path, experiment: str) -> Path:
-    """Return a directory for a new run that is not there yet."""
-    stamp = utc().replace("-", "").replace(":", "").replace("T", "-").rstrip("Z")
-    folder = results / f"{stamp}-{experiment}"
-    number = 2
-    while folder.exists():
-        folder = results / f"{stamp}-{experiment}-{number}"
-        number += 1
-    return folder

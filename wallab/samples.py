@@ -1,16 +1,12 @@
 """samples.jsonl: the raw samples of a run, appended and synced one by one."""
 
-import contextlib
-import errno
-import os
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from wallab import jsonfile
 from wallab.drive import DriveReading
-from wallab.errors import LabError, MachineError
+from wallab.linefile import LineFile
 from wallab.matrix import Cell
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
@@ -64,63 +60,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: CpuSeconds | None = None
 
 
-class SampleFile:
-    """An append-only file of samples."""
+class SampleFile(LineFile[Sample]):
+    """samples.jsonl."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, sample: Sample) -> None:
-        """Append the sample and wait until it is on the disk.
-
-        MachineError if that cannot be done, as on a full disk; the file is then as it was.
-        """
-        with self.path.open("ab", buffering=0) as stream:
-            before = stream.tell()
-            line = jsonfile.dumps(sample) + b"\n"
-            try:
-                written = stream.write(line)
-                if written != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(stream.fileno())
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.truncate(self.path, before)
-                raise MachineError(
-                    f"{self.path}: {error.strerror}; what was measured before is kept: make room, "
-                    f"then go on with: scripts/run-matrix --resume {self.path.parent}"
-                ) from None
-
-    def read(self) -> list[Sample]:
-        """Return all samples.
-
-        A last line that a kill cut short does not count; LabError for any other damage.
-        """
-        if not self.path.exists():
-            return []
-        samples: list[Sample] = []
-        content = self.path.read_bytes()
-        lines = content.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            try:
-                samples.append(jsonfile.loads(line, Sample))
-            except msgspec.MsgspecError as error:
-                if number == len(lines):
-                    break
-                raise LabError(f"{self.path}, line {number}: not a sample: {error}") from None
-        return samples
-
-    def set_aside_damaged_end(self) -> bool:
-        """Move a last line that a kill cut short to a file beside; return whether there was one."""
-        if not self.path.exists():
-            return False
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole == len(content):
-            return False
-        with self.path.with_suffix(".damaged").open("ab") as aside:
-            aside.write(content[whole:] + b"\n")
-        os.truncate(self.path, whole)
-        return True
+        super().__init__(path, Sample, "sample", "scripts/run-matrix")

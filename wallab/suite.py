@@ -106,6 +106,11 @@ def folder_of(suite: str) -> str:
     return FOLDERS.get(suite, suite.rstrip("/"))
 
 
+def file_name(suite: str) -> str:
+    """Return what the files of a suite are called, which may be a folder of the tree."""
+    return suite.replace("/", "_")
+
+
 def jobs_of(suite: str, tree: Path, methods: tuple[str, ...]) -> Iterator[Job]:
     """Return the jobs of a suite in a tree, for a server with these methods.
 

@@ -9,6 +9,7 @@ import msgspec
 from wallab import (
     buildsystem,
     checking,
+    checkresult,
     jsonfile,
     ledger,
     ownvariant,
@@ -18,7 +19,7 @@ from wallab import (
     suite,
 )
 from wallab.builder import Builder, Server
-from wallab.command import outcome
+from wallab.command import options, outcome
 from wallab.errors import LabError
 from wallab.progress import duration, say
 from wallab.series import Patch
@@ -105,7 +106,7 @@ def check(
         result = checking.check(maker, server, variants[server.build.variant], suites)
         results.append(result)
         if not as_json:
-            print(checking.text(result, shown(checking.folder_of(server))), flush=True)
+            print(checkresult.text(result, shown(checkresult.folder_of(server))), flush=True)
     if as_json:
         print(jsonfile.pretty(results))
     return 1 if any(result.failed for result in results) else 0
@@ -147,13 +148,7 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
     show_default="18",
     help="Major version, directory, tarball, or DIRECTORY@REF of a local clone.",
 )
-@click.option(
-    "--build-system",
-    "system",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "meson", "autoconf"]),
-)
+@options.BUILD_SYSTEM
 @click.option(
     "--patch",
     "patches",

@@ -10,6 +10,7 @@ import click
 
 from wallab import handdrive, jsonfile, ledger, simulated
 from wallab.command import outcome
+from wallab.command.options import AS_JSON
 from wallab.errors import LabError, MachineError
 from wallab.progress import say
 from wallab.run import check_rights
@@ -27,7 +28,6 @@ Examples:
   scripts/drive restore
 """
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 

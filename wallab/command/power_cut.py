@@ -7,17 +7,16 @@ from pathlib import Path
 
 import click
 
-from wallab import jsonfile, matrix, paths, prebuilt, run
+from wallab import builder, jsonfile, matrix, prebuilt, resultfolder, run
 from wallab import manifest as manifests
-from wallab.command import outcome
-from wallab.command.run_matrix import build_all
+from wallab.command import options, outcome
 from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Plan
 from wallab.powercut.faults import FAULTS
 from wallab.progress import say
-from wallab.testbed import utc
+from wallab.timestamp import utc
 
 EPILOG = """\b
 Examples:
@@ -47,11 +46,7 @@ GATE_FAILED = 1
 )
 @click.option("--variants", metavar="NAME[,…]", help="Only these variants.")
 @click.option("--seed", type=click.IntRange(0), help="Of all moments and of the order; else random")
-@click.option(
-    "--source",
-    "source_name",
-    help="Major version, directory, tarball, or DIRECTORY@REF; else the experiment's.",
-)
+@options.SOURCE
 @click.option(
     "--jobs",
     type=click.IntRange(1),
@@ -72,19 +67,8 @@ GATE_FAILED = 1
     help="Which cuts leave the trace of their WAL drive (drive/TRACE.md).",
 )
 @click.option("--resume", metavar="CAMPAIGN", help="Go on with one; --cuts may ask for more.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIRECTORY",
-    help="Where the campaign goes; must not exist. Else below results/.",
-)
-@click.option(
-    "--matrix",
-    "matrix_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Another matrix.toml.",
-)
+@options.OUTPUT
+@options.MATRIX
 @click.option("--dry-run", "list_only", is_flag=True, help="List the cells, cut nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 def command(
@@ -116,11 +100,10 @@ def command(
             raise LabError("--resume goes with --cuts, --jobs, --traces and --matrix alone")
         folder = campaign.find(resume)
         before = campaign.load(folder)
+        options.refuse_with_resume(experiment=before.name)
         experiment, source_name, fault = before.name, before.source, before.fault
     else:
-        folder = output or run.new_folder(paths.RESULTS, "power-cuts")
-        if folder.exists():
-            raise LabError(f"{folder} is there already; name another --output, or --resume it")
+        folder = resultfolder.new(output, "power-cuts")
     chosen = matrix.with_source(
         matrix.find(matrix.read(matrix_file), experiment), source_name or prebuilt.default_source()
     )
@@ -131,7 +114,7 @@ def command(
         say(f"{len(cells)} cells, less those whose variant lacks the method, and the controls")
         return 0
     run.check_rights()
-    servers = build_all(
+    servers = builder.servers_of(
         [Conditions(scale=1, clients=1, variant=cell.variant) for cell in cells],
         chosen.source,
         "auto",

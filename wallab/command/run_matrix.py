@@ -11,26 +11,22 @@ import msgspec
 
 from wallab import (
     builder,
-    buildsystem,
     matrix,
-    paths,
     prebuilt,
     reference,
+    resultfolder,
     run,
-    series,
-    source,
     tabulation,
 )
 from wallab import manifest as manifests
-from wallab.command import outcome
-from wallab.command.tabulate import find_run
-from wallab.conditions import Conditions
+from wallab.command import options, outcome
 from wallab.errors import LabError
 from wallab.estimate import STOPPING_ROUNDS
 from wallab.manifest import Manifest
 from wallab.matrix import Cell, Experiment
 from wallab.progress import say
-from wallab.testbed import TestBed, utc
+from wallab.testbed import TestBed
+from wallab.timestamp import utc
 
 EPILOG = """\b
 Examples:
@@ -44,19 +40,6 @@ Examples:
   scripts/run-matrix --drive device --directory /srv/x      its write cache switched
   scripts/run-matrix --dry-run                  list what would be measured
 """
-
-
-def build_all(wanted: list[Conditions], source_name: str, system: str) -> dict[str, builder.Server]:
-    """Build the servers that the cells need; return them by `Conditions.server`."""
-    catalog = series.read()
-    servers: dict[str, builder.Server] = {}
-    for name in dict.fromkeys(one.source for one in wanted):
-        found = source.resolve(name or source_name)
-        of_source = {one.variant: one.server for one in wanted if one.source == name}
-        variants = {variant: series.patches_of(catalog, variant, found) for variant in of_source}
-        built = builder.Builder(found, buildsystem.choose(system, found)).build(variants)
-        servers |= {of_source[server.build.variant]: server for server in built}
-    return servers
 
 
 def directories_of(named: tuple[str, ...], drives: Iterable[str]) -> dict[str, str]:
@@ -122,7 +105,9 @@ def adjusted(
         preset = msgspec.structs.replace(preset, rounds=rounds)
     if precision is not None:
         preset = msgspec.structs.replace(preset, precision=precision)
-    if control and preset.control is None:
+    # --variants may have left the preset's own control out.
+    left_out = preset.control is not None and preset.control not in cells
+    if left_out or (control and preset.control is None):
         # What syncs repeats better than what the processor limits: take the harder one.
         preset = msgspec.structs.replace(preset, control=cells[0])
     return preset
@@ -153,19 +138,8 @@ def of_variants(experiment: Experiment, named: str | None, before: Manifest | No
 @click.command(epilog=EPILOG)
 @click.argument("experiment", default="thread")
 @click.option("--preset", default="quick", show_default=True, help="How much is measured.")
-@click.option(
-    "--source",
-    "source_name",
-    default=None,
-    help="Major version, directory, tarball, or DIRECTORY@REF; else the experiment's.",
-)
-@click.option(
-    "--build-system",
-    "system",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "meson", "autoconf"]),
-)
+@options.SOURCE
+@options.BUILD_SYSTEM
 @click.option(
     "--variants",
     metavar="NAME,NAME…",
@@ -188,19 +162,8 @@ def of_variants(experiment: Experiment, named: str | None, before: Manifest | No
 )
 @click.option("--control", is_flag=True, help="Measure a cell under two names: an A/A control.")
 @click.option("--resume", metavar="RUN", help="Go on with an interrupted run.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIRECTORY",
-    help="Where the run goes; must not exist. Else below results/.",
-)
-@click.option(
-    "--matrix",
-    "matrix_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Another matrix.toml.",
-)
+@options.OUTPUT
+@options.MATRIX
 @click.option(
     "--drive",
     "kind",
@@ -249,15 +212,16 @@ def command(
     if resume:
         if rounds is not None or precision is not None or control:
             raise LabError("--rounds, --precision and --control are those of the run to resume")
-        folder = find_run(resume)
+        folder = run.find(resume)
         before = manifests.load(folder)
+        options.refuse_with_resume(
+            experiment=before.name, preset=before.preset_name, seed=before.seed, output=folder
+        )
         experiment, preset, seed = before.name, before.preset_name, before.seed
         if "source" not in before.experiment.axes:
             source_name = source_name or before.experiment.source
     else:
-        folder = output or run.new_folder(paths.RESULTS, experiment)
-        if folder.exists():
-            raise LabError(f"{folder} is there already; name another --output, or --resume it")
+        folder = resultfolder.new(output, experiment)
     chosen, how_much = matrix.choose(matrix.read(matrix_file), experiment, preset)
     if chosen.reference:
         reference.load(chosen.reference)
@@ -281,7 +245,7 @@ def command(
         return
     run.check_rights_for(chosen)
     wanted = [matrix.conditions(chosen, how_much, cell) for cell in cells]
-    servers = build_all(wanted, chosen.source, system)
+    servers = builder.servers_of(wanted, chosen.source, system)
     plan = Manifest(
         name=experiment,
         preset_name=preset,

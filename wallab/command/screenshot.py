@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from wallab import process, tabulation
+from wallab import process, run, tabulation
 from wallab.command import outcome
-from wallab.command.tabulate import find_run
 from wallab.errors import LabError, MachineError
 from wallab.progress import say
 
@@ -71,15 +70,15 @@ def take(page: Path, picture: Path, width: int, height: int) -> None:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run")
+@click.argument("run_name", metavar="RUN")
 @click.argument("picture", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--width", type=click.IntRange(320, 4000), default=1180, show_default=True)
 @click.option("--height", type=click.IntRange(200, 20000), default=1100, show_default=True)
-def command(run: str, picture: Path, width: int, height: int) -> None:
+def command(run_name: str, picture: Path, width: int, height: int) -> None:
     """Write a picture of the top of RUN's report to PICTURE, as PNG."""
     if not picture.absolute().parent.is_dir():
         raise LabError(f"{picture}: there is no directory {picture.absolute().parent}")
-    found = tabulation.results_of(find_run(run))
+    found = tabulation.results_of(run.find(run_name))
     with tempfile.TemporaryDirectory(prefix="wal-lab-") as folder:
         page = Path(folder) / "report.html"
         page.write_text(tabulation.render(found, "html"))

@@ -1,11 +1,10 @@
 """scripts/tabulate: derive a run's tables from its raw samples."""
 
 import sys
-from pathlib import Path
 
 import click
 
-from wallab import paths, tabulation
+from wallab import run, tabulation
 from wallab.against import Against, slower
 from wallab.command import outcome
 from wallab.comparison import shown
@@ -28,19 +27,6 @@ Examples:
 """
 
 
-def find_run(name: str) -> Path:
-    """Return the directory of a run: a path, a name below results/, or the latest one."""
-    if name == "latest":
-        runs = sorted(paths.RESULTS.glob("2*/manifest.json"))
-        if not runs:
-            raise LabError(f"there is no run in {paths.RESULTS}; scripts/run-matrix makes one")
-        return runs[-1].parent
-    for folder in (Path(name), paths.RESULTS / name):
-        if folder.is_dir():
-            return folder
-    raise LabError(f"no run “{name}”: name a directory below {paths.RESULTS}, or latest")
-
-
 def axes_of(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """Read names with commas between them."""
     return tuple(filter(None, (name.strip() for name in value.split(","))))
@@ -58,7 +44,7 @@ def gate(found: Against, percent: float) -> int:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run")
+@click.argument("run_name", metavar="RUN")
 @click.option(
     "--format",
     "kind",
@@ -94,7 +80,7 @@ def gate(found: Against, percent: float) -> int:
     help="Exit with 1 if a cell is slower than in the run --against by more than this.",
 )
 def command(
-    run: str,
+    run_name: str,
     kind: str,
     rows: tuple[str, ...],
     column: str | None,
@@ -104,7 +90,7 @@ def command(
     percent: float | None,
 ) -> int:
     """Print the table of RUN, derived from its raw samples."""
-    folder = find_run(run)
+    folder = run.find(run_name)
     if against is None:
         if percent is not None:
             raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
@@ -118,7 +104,7 @@ def command(
         raise LabError("--against has a line for each cell: --rows and --columns do not fit")
     if kind not in versus.FORMATS:
         raise LabError(f"--against has no format {kind}; it has {', '.join(versus.FORMATS)}")
-    compared = tabulation.comparison_of(folder, find_run(against), value)
+    compared = tabulation.comparison_of(folder, run.find(against), value)
     sys.stdout.write(versus.FORMATS[kind](compared))
     return gate(compared, percent) if percent is not None else 0
 

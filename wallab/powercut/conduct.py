@@ -54,7 +54,7 @@ class Conductor:
             if resumed:
                 self._continue()
             else:
-                self.folder.mkdir(parents=True)
+                self.folder.mkdir(parents=True, exist_ok=True)
                 jsonfile.save(self.folder / PLAN, plan)
             self._cut(crew)
         told = report(self.folder)
@@ -71,8 +71,8 @@ class Conductor:
         before.cuts = self._plan.cuts
         self._plan = before
         jsonfile.save(self.folder / PLAN, before)
-        if self._records.drop_damaged_end():
-            say(f"{self._records.path}: dropped the damaged last line")
+        if self._records.set_aside_damaged_end():
+            say(f"{self._records.path}: set the damaged last line aside")
 
     def _cut(self, crew: Crew) -> None:
         agenda = Agenda(self._plan, self._records.read())

@@ -1,13 +1,11 @@
 """cuts.jsonl: one line for each cut, appended and synced: the one truth of a campaign."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from wallab import jsonfile
-from wallab.errors import LabError
+from wallab.linefile import LineFile
 from wallab.powercut.cell import Cell
 from wallab.powercut.oracle import Category
 
@@ -59,45 +57,8 @@ class CutRecord(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.phases.values())
 
 
-class RecordFile:
-    """An append-only file of cuts."""
+class RecordFile(LineFile[CutRecord]):
+    """cuts.jsonl."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, record: CutRecord) -> None:
-        """Append the record and wait until it is on the disk."""
-        with self.path.open("ab") as stream:
-            stream.write(jsonfile.dumps(record) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def read(self) -> list[CutRecord]:
-        """Return all records; a last line that a kill cut short does not count.
-
-        LabError for any other damage.
-        """
-        if not self.path.exists():
-            return []
-        records = []
-        lines = self.path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            try:
-                records.append(jsonfile.loads(line, CutRecord))
-            except msgspec.MsgspecError as error:
-                if number == len(lines):
-                    break
-                raise LabError(f"{self.path}, line {number}: not a cut: {error}") from None
-        return records
-
-    def drop_damaged_end(self) -> bool:
-        """Remove a last line that a kill cut short; return whether there was one."""
-        if not self.path.exists():
-            return False
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(self.path, whole)
-        return whole < len(content)
+        super().__init__(path, CutRecord, "cut", "scripts/power-cut")
