@@ -89,33 +89,9 @@ class Cluster:
     def create(self, server: Path, *options: str) -> None:
         """Run initdb, with further options; LabError with its words if it fails."""
         # LC_ALL=C and trust: the cluster is the lab's alone and lasts as long as the run.
-        child = process.spawn(
-            [
-                server / "bin" / "initdb",
-                "-D",
-                self.data,
-                "-X",
-                self.wal,
-                "-U",
-                "postgres",
-                "-A",
-                "trust",
-                "--no-locale",
-                "-E",
-                "UTF8",
-                "--no-sync",
-                *options,
-            ],
-            as_server=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            _, errors = child.communicate()
-        finally:
-            process.end_group(child)
-        if child.returncode:
-            raise LabError(f"initdb failed: {errors.decode(errors='replace').strip()[-500:]}")
+        own = ["-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync"]
+        program = server / "bin" / "initdb"
+        process.must_run([program, "-D", self.data, "-X", self.wal, *own, *options], "initdb")
 
     def start(self, server: Path, settings: dict[str, str], cpus: int | None = None) -> None:
         """Start the server with the settings, on the first so many CPUs, and wait for it.

@@ -10,7 +10,6 @@ from typing import BinaryIO
 import msgspec
 
 from wallab import process, suite
-from wallab.errors import LabError
 from wallab.progress import Work
 from wallab.suite import Job, Result
 
@@ -84,19 +83,8 @@ class JobRunner:
         """Make the cluster that the tests of 17 and newer copy instead of calling initdb."""
         program = self._kit / "server" / "bin" / "initdb"
         options = ["-A", "trust", "--no-sync", "--no-instructions", "--lc-messages=C", "--no-clean"]
-        child = process.spawn(
-            [program, "-D", self._kit / "template", *options],
-            as_server=True,
-            environment=self._environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            _, errors = child.communicate()
-        finally:
-            process.end_group(child)
-        if child.returncode:
-            raise LabError(f"initdb failed: {errors.decode(errors='replace').strip()[-500:]}")
+        command: list[str | Path] = [program, "-D", self._kit / "template", *options]
+        process.must_run(command, "initdb", self._environment())
 
     def _command(self, job: Job, home: Path) -> list[str | Path]:
         if job.script:

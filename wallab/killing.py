@@ -21,7 +21,7 @@ from wallab.leftovers import wait_for_nothing
 from wallab.progress import Work
 from wallab.samples import SampleFile
 
-PATIENCE = 600
+PATIENCE = 1800
 """Seconds that a command may take which is not killed."""
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from wallab import __version__, jsonfile, paths, realdrive
+from wallab import __version__, jsonfile, paths, realdrive, resultfolder
 from wallab.builder import Build
 from wallab.cost import Cost, Session
-from wallab.errors import LabError
 from wallab.matrix import Cell, Experiment, Preset
 from wallab.simulated import profile
+
+FILE = "manifest.json"
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -151,13 +152,7 @@ def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
 
 def load(run: Path) -> Manifest:
     """Read the manifest of a run; LabError if that is no run."""
-    file = run / "manifest.json"
-    try:
-        return jsonfile.load(file, Manifest)
-    except OSError as error:
-        raise LabError(f"{run}: no run of the lab ({file.name}: {error.strerror})") from None
-    except msgspec.MsgspecError as error:
-        raise LabError(f"{file}: {error}") from None
+    return resultfolder.load(run, FILE, Manifest, "run of the lab")
 
 
 def machine_difference(old: Machine, new: Machine) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+from wallab.errors import LabError
 from wallab.provision import SERVER_USER
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -135,6 +136,25 @@ def spawn(
         extra_groups=[] if user else None,
         umask=0o077 if as_server else -1,
     )
+
+
+def must_run(
+    command: Sequence[str | Path], what: str, environment: dict[str, str] | None = None
+) -> None:
+    """Run a program as the user that servers run as; LabError with its last words if it fails."""
+    child = spawn(
+        command,
+        as_server=True,
+        environment=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        _, errors = child.communicate()
+    finally:
+        end_group(child)
+    if child.returncode:
+        raise LabError(f"{what} failed: {errors.decode(errors='replace').strip()[-500:]}")
 
 
 def end(child: subprocess.Popen[bytes], how: signal.Signals, patience: float) -> None:

@@ -2,11 +2,13 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 PLAIN_INTERVAL = 15.0
 """Seconds between two plain lines about the same work."""
@@ -32,6 +34,17 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+class _Lines(Progress):
+    """A piece of work in three lines, so that a narrow terminal has room for each."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield what is in hand below the bar."""
+        for task in self.tasks:
+            yield Text(task.description, no_wrap=True, overflow="ellipsis")
+            yield self.make_tasks_table([task])
+            yield Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
+
+
 class Work(AbstractContextManager["Work"]):
     """One piece of long work, with a share done, a word on what is in hand and the time left."""
 
@@ -45,13 +58,11 @@ class Work(AbstractContextManager["Work"]):
     def __enter__(self) -> "Work":
         target = console()
         if target.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
+            self._bar = _Lines(
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f}%"),
                 TimeElapsedColumn(),
                 TextColumn("{task.fields[left]}"),
-                TextColumn("{task.fields[note]}"),
                 console=target,
                 transient=True,
             )

@@ -1,10 +1,15 @@
 """Directories of runs and of campaigns: the one that a user means, and a new one."""
 
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from wallab import jsonfile, paths
 from wallab.errors import LabError
 from wallab.timestamp import utc
+
+Shape = TypeVar("Shape")
 
 
 def find(name: str, record: str, what: str, maker: str) -> Path:
@@ -21,6 +26,17 @@ def find(name: str, record: str, what: str, maker: str) -> Path:
         if folder.is_dir():
             return folder
     raise LabError(f"no {what} “{name}”: name a directory below {paths.RESULTS}, or latest")
+
+
+def load(folder: Path, record: str, shape: type[Shape], what: str) -> Shape:
+    """Read the record of a directory; LabError if it is none of the kind."""
+    file = folder / record
+    try:
+        return jsonfile.load(file, shape)
+    except OSError as error:
+        raise LabError(f"{folder}: no {what} ({record}: {error.strerror})") from None
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{file}: {error}") from None
 
 
 def new(output: Path | None, label: str) -> Path:

@@ -20,7 +20,7 @@ from wallab.samples import Sample, SampleFile
 from wallab.schedule import Schedule, Turn
 from wallab.timestamp import utc
 
-MANIFEST = "manifest.json"
+MANIFEST = manifest.FILE
 SAMPLES = "samples.jsonl"
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from wallab import process, transactionlog
-from wallab.errors import LabError
 from wallab.transactionlog import Course
 
 
@@ -89,13 +88,8 @@ class Pgbench:
 
     def load(self, scale: int) -> None:
         """Create and fill pgbench's tables; LabError if that fails."""
-        child = self.start("-i", "-q", "-s", str(scale))
-        try:
-            _, errors = child.communicate()
-        finally:
-            process.end_group(child)
-        if child.returncode:
-            raise LabError(f"pgbench -i failed: {errors.decode(errors='replace').strip()[-500:]}")
+        command: list[str | Path] = [self._program, "-i", "-q", "-s", str(scale)]
+        process.must_run(command, "pgbench -i", self._environment)
 
     @staticmethod
     def arguments(

@@ -62,13 +62,7 @@ def find(name: str) -> Path:
 
 def load(folder: Path) -> Plan:
     """Read the plan of a campaign; LabError if the directory holds none."""
-    file = folder / PLAN
-    try:
-        return jsonfile.load(file, Plan)
-    except OSError as error:
-        raise LabError(f"{folder}: no campaign of power cuts ({PLAN}: {error.strerror})") from None
-    except msgspec.MsgspecError as error:
-        raise LabError(f"{file}: {error}") from None
+    return resultfolder.load(folder, PLAN, Plan, "campaign of power cuts")
 
 
 def difference(old: Plan, new: Plan) -> list[str]:
