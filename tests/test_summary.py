@@ -12,7 +12,7 @@ from wallab.drive import DriveReading
 from wallab.export import csvfile, markdown, text
 from wallab.manifest import Manifest
 from wallab.matrix import Cell
-from wallab.samples import Sample
+from wallab.samples import CpuSeconds, Sample
 from wallab.transactionlog import Course, Latency
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
@@ -241,3 +241,29 @@ def test_another_value_is_shown_by_every_format(plan: Manifest) -> None:
     (tps,) = (number for number, line in enumerate(lines) if "| TPS |" in line and "100.0" in line)
     assert "| latency p99, ms |" in lines[tps + 1]
     assert "| 7.25 ± 0.00 |" in lines[tps + 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "column"),
+    [
+        ("smp", ("workload", "scale"), "source"),
+        ("read-ahead", ("read_ahead",), "setting.io_method"),
+        ("thread", (), "variant"),
+    ],
+)
+def test_any_axis_makes_the_columns(
+    plan: Manifest, name: str, rows: tuple[str, ...], column: str
+) -> None:
+    experiment, preset = matrix.choose(matrix.read(), name, "full")
+    cells = tuple(matrix.cells(experiment, preset))
+    its_own = msgspec.structs.replace(plan, experiment=experiment, preset=preset, cells=cells)
+    changed = table.rearranged(its_own, rows, column, "server_cpu")
+    one = sample(cells[0], 1, 50, cpu_seconds=CpuSeconds(0.5, 0.25))
+    laid_out = table.lay_out(changed, summary.summarize(changed, [one], None), None)
+    assert laid_out.columns == experiment.axes[column]
+    assert laid_out.row_axes[: len(rows)] == rows
+    assert sorted((*laid_out.row_axes, column)) == sorted(experiment.axes)
+    assert sum(1 for row in laid_out.rows for cell in row.cells if cell) == len(cells)
+    assert laid_out.rows[0].cells[0] is not None
+    assert laid_out.rows[0].cells[0].values["server_cpu"].mean == pytest.approx(10)
+    assert "10.000" in text.render(laid_out)

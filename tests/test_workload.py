@@ -1,5 +1,6 @@
 """pgbench's report is read, not guessed."""
 
+import subprocess
 from unittest import mock
 
 import pytest
@@ -37,6 +38,16 @@ def test_missing_figure(lost: str) -> None:
     cut = "\n".join(line for line in REPORT.splitlines() if lost not in line)
     with pytest.raises(workload.RunFailed):
         workload.parse(cut)
+
+
+def test_a_server_that_hangs_fails_the_run() -> None:
+    child = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        with pytest.raises(workload.RunFailed, match="does not end"):
+            workload.Pgbench.finish(child, patience=0.1)
+    finally:
+        child.kill()
+        child.communicate()
 
 
 def test_a_warm_up_in_which_nothing_ended_spoils_no_sample() -> None:

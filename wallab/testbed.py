@@ -5,6 +5,7 @@ of it away again.
 """
 
 import contextlib
+import math
 import os
 import re
 import resource
@@ -32,6 +33,9 @@ from wallab.samples import CpuSeconds, Sample
 from wallab.timestamp import utc
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
 from wallab.workload import Measured, Pgbench, RunFailed
+
+HANGING = 900.0
+"""Seconds that pgbench may take beside ten times what it was told; busy machines need far less."""
 
 
 def _plain(name: str) -> str:
@@ -383,10 +387,12 @@ class TestBed:
             transactions=transactions,
             log=log,
         )
+        # A server with a deadlock is to fail the sample, not to hang the run.
+        deadline = time.monotonic() + (HANGING + 10 * seconds if seconds else math.inf)
         child = pgbench.start(*arguments, cpus=conditions.cpus)
         try:
             flags: dict[str, int] = {}
-            while not flags or watch:
+            while (not flags or watch) and time.monotonic() < deadline:
                 try:
                     child.wait(0.5)
                     break
@@ -395,6 +401,7 @@ class TestBed:
                         watch()
                 if not flags:
                     flags = open_flags(self.cluster.postmaster(), self.cluster.wal)
-            return pgbench.finish(child, log), flags
+            left = max(0.0, deadline - time.monotonic()) if seconds else None
+            return pgbench.finish(child, log, left), flags
         finally:
             process.end_group(child)

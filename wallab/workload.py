@@ -111,13 +111,18 @@ class Pgbench:
         return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged]
 
     @staticmethod
-    def finish(child: subprocess.Popen[bytes], log: Path | None = None) -> Measured:
+    def finish(
+        child: subprocess.Popen[bytes], log: Path | None = None, patience: float | None = None
+    ) -> Measured:
         """Wait for a run and return its figures; RunFailed if it ended with an error.
 
-        With `log`, as given to `arguments`, they include the course of the run; the log is read
-        and removed.
+        Also if it has not ended within the patience (s), if there is a limit. With `log`, as given
+        to `arguments`, they include the course of the run; the log is read and removed.
         """
-        output, errors = child.communicate()
+        try:
+            output, errors = child.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            raise RunFailed("pgbench does not end: the server answers no more") from None
         if child.returncode:
             said = errors.decode(errors="replace").strip()
             raise RunFailed(f"pgbench exited with {child.returncode}: {said[-500:]}")

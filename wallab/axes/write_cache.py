@@ -8,7 +8,7 @@ from wallab.writecache import WRITE_CACHES
 
 
 class WriteCacheAxis(Axis):
-    """off, on or on-unflushed; read back drive by drive, into the sample's write_cache."""
+    """A state of `wallab.writecache`; read back drive by drive, into the sample's write_cache."""
 
     title: ClassVar[str] = "writeback cache"
 
