@@ -225,3 +225,11 @@ def test_moved_run_is_tabulated_to_the_same_bytes(plan: Manifest, tmp_path: Path
     moved = tabulation.results_of(tmp_path / "elsewhere")
     assert [tabulation.render(moved, kind) for kind in kinds] == shown
     assert str(tmp_path) not in "".join(shown)
+
+
+def test_files_that_cannot_be_written(plan: Manifest, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    Run(folder, plan, MockBed()).measure(resumed=False, max_seconds=0)
+    (folder / "table.md").mkdir()  # as good as a full disk, and for root, too
+    with pytest.raises(MachineError, match=r"table.md: Is a directory; all samples are kept"):
+        tabulation.write_files(folder)

@@ -181,6 +181,34 @@ def test_directory_that_is_taken(run_folder: Path, small: Path) -> None:
     assert SampleFile(run_folder / "samples.jsonl").read()
 
 
+FAILING = (
+    SMALL.replace('"baseline", "gather-write", "both", "committed"', '"stock"')
+    .replace("[experiment.small.settings]", '[experiment.small.settings]\nmax_connections = "5"')
+    .split("only = [")[0]
+    + 'only = [{ write_cache = "off", sync = "fdatasync" }]\n'
+)
+"""For 8 clients, which are more than the server lets in."""
+
+
+@pytest.mark.usefixtures("servers")
+def test_a_cell_that_fails_says_why(small: Path, tmp_path: Path) -> None:
+    small.write_text(FAILING)
+    folder = tmp_path / "out"
+    result = subprocess.run(
+        lab("run-matrix", "small", "--preset", "smoke", "--matrix", small, "--output", folder),
+        capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert result.returncode == 1, result.stderr
+    assert "failed in every round: stock, off, fdatasync" in result.stderr
+    assert " failed" in result.stdout
+    (sample,) = SampleFile(folder / "samples.jsonl").read()
+    assert sample.state == "failed"
+    assert "pgbench exited with" in sample.error
+    assert "the server's log: " in sample.error
+    assert "too many clients" in sample.error.partition("the server's log: ")[2]
+    assert wait_for_nothing() == {}
+
+
 def hear_interrupts() -> None:
     """What a child runs first: a job in the background starts deaf to SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

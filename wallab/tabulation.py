@@ -7,6 +7,7 @@ import msgspec
 
 from wallab import against, jsonfile, manifest, reference, run, summary, table
 from wallab.against import Against
+from wallab.errors import MachineError
 from wallab.export import csvfile, html, markdown, plots, text
 from wallab.manifest import Manifest
 from wallab.powercut import marks
@@ -91,8 +92,17 @@ def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
 
 
 def write_files(folder: Path) -> Table:
-    """Write the run's derived files beside its samples, and return its table."""
+    """Write the run's derived files beside its samples, and return its table.
+
+    MachineError where one cannot be written, as on a full disk.
+    """
     found = results_of(folder)
     for kind, file in FILES.items():
-        (folder / file).write_text(render(found, kind))
+        try:
+            (folder / file).write_text(render(found, kind))
+        except OSError as error:
+            raise MachineError(
+                f"{folder / file}: {error.strerror}; all samples are kept: scripts/tabulate "
+                f"{folder} --format {kind} prints the same"
+            ) from None
     return found.table

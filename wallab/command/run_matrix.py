@@ -25,6 +25,7 @@ from wallab.estimate import STOPPING_ROUNDS
 from wallab.manifest import Manifest
 from wallab.matrix import Cell, Experiment
 from wallab.progress import say
+from wallab.table import Table
 from wallab.testbed import TestBed
 from wallab.timestamp import utc
 
@@ -125,6 +126,16 @@ def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
     )
 
 
+def report_failed(table: Table, folder: Path) -> int:
+    """Say which cells failed in every round; return the exit code."""
+    failed = [
+        cell.cell for row in table.rows for cell in row.cells if cell and cell.state == "failed"
+    ]
+    for cell in failed:
+        say(f"failed in every round: {', '.join(cell.values())}; {folder / run.SAMPLES} says why")
+    return 1 if failed else 0
+
+
 def of_variants(experiment: Experiment, named: str | None, before: Manifest | None) -> Experiment:
     """Return the experiment with the named variants, or with those that the run began with."""
     if named:
@@ -203,10 +214,11 @@ def command(
     root_device_too: bool,
     list_only: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Measure EXPERIMENT (default: thread) and print its table.
 
-    Without arguments: the thread's table at preset quick, on simulated drives.
+    Without arguments: the thread's table at preset quick, on simulated drives. Exit 1 if a cell
+    failed in every round.
     """
     before: Manifest | None = None
     if resume:
@@ -242,7 +254,7 @@ def command(
         how_much = adjusted(how_much, cells, rounds, precision, control)
     if list_only:
         dry_run(how_much, cells)
-        return
+        return 0
     run.check_rights_for(chosen)
     wanted = [matrix.conditions(chosen, how_much, cell) for cell in cells]
     servers = builder.servers_of(wanted, chosen.source, system)
@@ -277,6 +289,7 @@ def command(
     table = tabulation.write_files(folder)
     sys.stdout.write(tabulation.FORMATS["json" if as_json else "text"](table))
     say(f"results: {folder}")
+    return report_failed(table, folder)
 
 
 if __name__ == "__main__":
