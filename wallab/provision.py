@@ -270,6 +270,9 @@ def main() -> int:
     except (SetupError, OSError) as error:
         say(str(error))
         return 3
+    except KeyboardInterrupt:
+        say("interrupted; what is done already stays, the next start does the rest")
+        return 130
     if not arguments.quiet:
         say("this machine is ready")
     return 0
