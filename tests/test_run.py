@@ -233,3 +233,10 @@ def test_files_that_cannot_be_written(plan: Manifest, tmp_path: Path) -> None:
     (folder / "table.md").mkdir()  # as good as a full disk, and for root, too
     with pytest.raises(MachineError, match=r"table.md: Is a directory; all samples are kept"):
         tabulation.write_files(folder)
+
+
+def test_value_that_no_sample_has(plan: Manifest, tmp_path: Path) -> None:
+    Run(tmp_path / "out", plan, MockBed()).measure(resumed=False)
+    assert tabulation.results_of(tmp_path / "out", value="tps").table.values == ("tps",)
+    with pytest.raises(LabError, match=r"--value tpm: no sample of .* has that figure"):
+        tabulation.results_of(tmp_path / "out", value="tpm")

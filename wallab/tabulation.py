@@ -7,7 +7,7 @@ import msgspec
 
 from wallab import against, jsonfile, manifest, reference, run, summary, table
 from wallab.against import Against
-from wallab.errors import MachineError
+from wallab.errors import LabError, MachineError
 from wallab.export import csvfile, html, markdown, plots, text
 from wallab.manifest import Manifest
 from wallab.powercut import marks
@@ -56,7 +56,7 @@ def results_of(
     value: str | None = None,
     cuts: list[Path] | None = None,
 ) -> Results:
-    """Return what a run directory says; LabError if it is none.
+    """Return what a run directory says; LabError if it is none, or has no such value.
 
     Rows, column and value are the experiment's unless they are named. The cells are marked with
     what campaigns of power cuts have shown, if some are named.
@@ -66,6 +66,8 @@ def results_of(
     published = reference.load(name) if name else None
     samples = SampleFile(folder / run.SAMPLES).read()
     summaries = summary.summarize(plan, samples, published)
+    if value and samples and not any(value in cell.values for cell in summaries):
+        raise LabError(f"--value {value}: no sample of {folder} has that figure")
     laid_out = table.lay_out(plan, summaries, published, summary.control(plan, samples))
     if cuts:
         laid_out = marks.marked(laid_out, plan, cuts)
