@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths, process
+from wallab import handdrive, paths, process
 from wallab.leftovers import leftovers, wait_for_nothing
 
 
@@ -52,8 +52,12 @@ class Place:
         return drive(command, self.folder, *arguments, code=code, enter=self.enter)
 
     def close(self) -> None:
-        """End the namespace."""
-        process.end_group(self._holder)
+        """Take a drive away that a failed test has left, and end the namespace."""
+        try:
+            if any(one.mount_point == self.folder for one in handdrive.every()):
+                self.drive("down")
+        finally:
+            process.end_group(self._holder)
 
 
 def test_profiles_are_listed() -> None:
