@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths, run
+from wallab import paths, rights, run
 from wallab.errors import LabError, MachineError
 from wallab.source import Source
 
@@ -127,14 +127,14 @@ def test_latest_without_any_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(MachineError, match="as root"):
-        run.check_rights()
+        rights.check()
 
 
 def test_no_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(MachineError, match="modprobe fuse"):
-        run.check_rights()
+        rights.check()
 
 
 @pytest.mark.stack

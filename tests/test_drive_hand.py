@@ -127,6 +127,26 @@ def test_a_drive_is_switched_cut_and_restored(place: Place) -> None:
 
 
 @pytest.mark.stack
+def test_a_trace_is_explained(place: Place, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    place.drive("cache", "off")
+    place.drive("trace", str(trace))
+    synced(place.files / "traced", "traced")
+    place.drive("trace", "off")
+    found = json.loads(drive("explain", trace, "--json"))
+    writes = found["kinds"]["write"]
+    assert writes["requests"] > 0
+    assert (writes["cached"], writes["failed"]) == (0, 0)
+    assert found["head_waited_s"] > 0
+    lines = drive("explain", trace, "--csv").splitlines()
+    assert lines[0].startswith("sequence,command,arrival")
+    requests = sum(kind["requests"] for kind in found["kinds"].values())
+    assert len(lines) == 1 + requests
+    assert f"write   {writes['requests']:10}" in drive("explain", trace)
+    assert "no trace of a drive" in drive("explain", Path(__file__), code=2)
+
+
+@pytest.mark.stack
 def test_a_busy_directory_is_left_alone(place: Place) -> None:
     with (place.files / "open").open("w"):
         assert "end what uses it" in place.drive("snapshot", code=2)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from wallab import container, cost, jsonfile, ledger, manifest, prebuilt, resultfolder
+from wallab import cost, jsonfile, ledger, manifest, resultfolder, rights
 from wallab.cost import Session
 from wallab.errors import LabError, MachineError
 from wallab.estimate import Estimate
@@ -29,30 +29,11 @@ def find(name: str) -> Path:
     return resultfolder.find(name, MANIFEST, "run", "scripts/run-matrix")
 
 
-def check_rights() -> None:
-    """MachineError unless this process may make simulated drives."""
-    if prebuilt.image() and (missing := container.lacking()):
-        raise MachineError(
-            f"simulated drives take rights that this container lacks ({', '.join(missing)}); "
-            f"start it with:\n  {container.command()}"
-        )
-    if os.geteuid() != 0:
-        raise MachineError(
-            "simulated drives take mounts and loop devices, and so root: run this with sudo, or "
-            "as root. PostgreSQL itself then runs as another user."
-        )
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        raise MachineError(
-            "simulated drives need FUSE, and there is no usable /dev/fuse: load the kernel's "
-            "module (modprobe fuse), or give a container --device /dev/fuse"
-        )
-
-
 def check_rights_for(experiment: Experiment) -> None:
     """MachineError unless this process may have the experiment's drives."""
     kinds = {drive.kind for drive in experiment.drive.values()}
     if "simulated" in kinds:
-        check_rights()
+        rights.check()
     elif "device" in kinds and os.geteuid() != 0:
         raise MachineError(
             "switching a drive's write cache takes root: run this with sudo, or as root. "

@@ -1,19 +1,20 @@
 """scripts/drive: a simulated drive by hand."""
 
 import contextlib
+import csv
 import re
 import sys
 import textwrap
 from pathlib import Path
 
 import click
+import msgspec
 
-from wallab import handdrive, jsonfile, ledger, simulated
+from wallab import drivetrace, handdrive, jsonfile, ledger, rights, simulated
 from wallab.command import outcome
 from wallab.command.options import AS_JSON
 from wallab.errors import LabError, MachineError
 from wallab.progress import say
-from wallab.run import check_rights
 from wallab.writecache import WRITE_CACHES, WriteCache
 
 EPILOG = """\b
@@ -22,6 +23,9 @@ Examples:
   scripts/drive up --profile ata-2005 --write-cache off /mnt/x
   scripts/drive state /mnt/x
   scripts/drive cache /mnt/x on-unflushed
+  scripts/drive trace /mnt/x /tmp/x.trace
+  scripts/drive trace /mnt/x off
+  scripts/drive explain /tmp/x.trace
   scripts/drive power-cut /mnt/x --writes 100 --within 50 --keep 0.3 --seed 7
   scripts/drive power-on /mnt/x
   scripts/drive down /mnt/x
@@ -59,7 +63,7 @@ def command() -> None:
 )
 def up(directory: Path, profile: str, size: str, filesystem: str, write_cache: WriteCache) -> None:
     """Put an empty simulated drive under DIRECTORY; it stays until `down` or a reboot."""
-    check_rights()
+    rights.check()
     drive = handdrive.up(directory, profile, bytes_of(size), filesystem, write_cache)
     print(f"{drive.mount_point}: {profile}, {filesystem}, write cache {write_cache}, {drive.loop}")
 
@@ -181,6 +185,38 @@ def trace(directory: Path, file: Path) -> None:
     where = "off" if str(file) == "off" else file.absolute()
     with contextlib.closing(handdrive.control(handdrive.find(directory))) as drive:
         drive.ask(f"trace {where}")
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@AS_JSON
+@click.option("--csv", "as_csv", is_flag=True, help="Print every request instead.")
+def explain(file: Path, as_json: bool, as_csv: bool) -> None:
+    """Sum up what `trace` recorded in FILE: requests, and what the heads did meanwhile."""
+    found = drivetrace.read(file)
+    if as_csv:
+        out = csv.writer(sys.stdout, lineterminator="\n")
+        out.writerow(drivetrace.Request.__struct_fields__)
+        for one in found.requests:
+            *fields, flags = msgspec.structs.astuple(one)
+            out.writerow([*fields, " ".join(flags)])
+        return
+    summary = drivetrace.summarize(found)
+    if as_json:
+        print(jsonfile.pretty(summary))
+        return
+    columns = ("requests", "merged", "cached", "FUA", "failed", "MB", "mean ms", "p99 ms", "max ms")
+    print(f"{'':8}" + "".join(f"{name:>10}" for name in columns))
+    for kind, of in summary.kinds.items():
+        numbers = (of.requests, of.merged, of.cached, of.fua, of.failed)
+        measures = (of.bytes / 1e6, of.mean_ms, of.p99_ms, of.max_ms)
+        print(f"{kind:8}" + "".join(f"{number:10}" for number in numbers)
+              + "".join(f"{measure:10.3f}" for measure in measures))  # fmt: skip
+    print(f"in {summary.seconds:.3f} s the heads waited {summary.head_waited_s:.3f} s for sectors, "
+          f"moved {summary.head_moved_s:.3f} s, transferred "
+          f"{summary.head_transferred_s:.3f} s")  # fmt: skip
+    print(f"revolutions waited: {summary.revolutions_waited:.1f}, "
+          f"{summary.revolutions_per_write:.2f} a write")  # fmt: skip
 
 
 @command.command("power-cut")

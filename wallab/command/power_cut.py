@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wallab import builder, jsonfile, matrix, prebuilt, resultfolder, run
+from wallab import builder, jsonfile, matrix, prebuilt, resultfolder, rights
 from wallab import manifest as manifests
 from wallab.command import options, outcome
 from wallab.conditions import Conditions
@@ -113,7 +113,7 @@ def command(
             print(cell.name.replace(" ", "\t"))
         say(f"{len(cells)} cells, less those whose variant lacks the method, and the controls")
         return 0
-    run.check_rights()
+    rights.check()
     servers = builder.servers_of(
         [Conditions(scale=1, clients=1, variant=cell.variant) for cell in cells],
         chosen.source,
