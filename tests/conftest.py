@@ -1,6 +1,7 @@
 """What the tests share: the real source, built servers, and what this machine can do."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def drive_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(["meson", "compile", "-C", folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     return folder
+
+
+@pytest.fixture(scope="session")
+def plugin(drive_build: Path) -> Path:
+    """The drive as a plugin of nbdkit, where it could be built."""
+    if shutil.which("nbdkit") is None:
+        pytest.skip("no nbdkit")
+    found = drive_build / "nbdkit-waldrive.so"
+    if not found.exists():
+        pytest.skip("no headers of nbdkit (nbdkit-plugin-dev)")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,13 @@ class FakeMachine:
         self.write(self.root / "sys/devices" / controller / "model", "INTEL SSDPE2KX010T8")
         return self.device(name, number, controller, wwid="eui.01000000000000005cd2e4")
 
+    def nvme_paths(self, name: str, number: str, controllers: int) -> Path:
+        """Make an NVMe namespace that several controllers lead to."""
+        subsystem = "pci/nvme-subsystem/nvme-subsys0"
+        for place in range(controllers):
+            self.write(self.root / f"sys/devices/{subsystem}/nvme{place}/state", "live")
+        return self.device(name, number, subsystem, wwid="eui.01000000000000005cd2e4")
+
     def virtio(self, name: str, number: str, *, switchable: bool) -> Path:
         """Make the disk of a guest, whose host lets it switch the cache or not."""
         folder = self.device(

@@ -28,10 +28,13 @@ printf 'WCE           %s  [cha: y, def:  1, sav:  1]\n' "$(cat "$BIT")"
 exit 5
 """,
     "nvme": r"""
-test "$1" = set-feature && set_bit "$6"
-test "$1" = set-feature && printf 'set-feature:0x06 (Volatile Write Cache), value:0x%08x\n' "$6"
-test "$1" = get-feature || exit 0
-printf 'get-feature:0x06 (Volatile Write Cache), Current value:0x%08x\n' "$(cat "$BIT")"
+case $1 in set-feature)
+    case $2 in *n[0-9]) echo 'NVMe status: Feature Not Namespace Specific' >&2; exit 1 ;; esac
+    set_bit "$6"
+    printf 'set-feature:0x06 (Volatile Write Cache), value:%#.8x, cdw12:00000000, save:0\n' "$6"
+    exit 0
+esac
+printf 'get-feature:0x06 (Volatile Write Cache), Current value:%#.8x\n' "$(cat "$BIT")"
 """,
 }
 
@@ -79,7 +82,7 @@ def nvme(machine: FakeMachine) -> Disk:
 CALLS: dict[Callable[[FakeMachine], Disk], list[str]] = {
     ata: ["hdparm -W0 /dev/sda", "hdparm -W1 /dev/sda"],
     scsi: ["sdparm --clear=WCE /dev/sdb", "sdparm --set=WCE /dev/sdb"],
-    nvme: ["nvme set-feature /dev/nvme0n1 -f 6 -v 0", "nvme set-feature /dev/nvme0n1 -f 6 -v 1"],
+    nvme: ["nvme set-feature /dev/nvme0 -f 6 -v 0", "nvme set-feature /dev/nvme0 -f 6 -v 1"],
 }
 
 
@@ -103,6 +106,15 @@ def test_switched_read_back_and_put_back(
     Path(f"{bit}.calls").unlink()
     assert cacheswitch.put_back(before, machine.root) == ""
     assert not {off, on} & set(Path(f"{bit}.calls").read_text().splitlines())
+
+
+def test_nvme_over_two_paths(machine: FakeMachine, bit: Path) -> None:
+    disk = blockdevice.describe(machine.nvme_paths("nvme0n1", "259:0", 2))
+    assert disk.kind == "nvme"
+    cacheswitch.set_to(disk, "off", "write through")
+    calls = Path(f"{bit}.calls").read_text()
+    for number in range(2):
+        assert f"nvme set-feature /dev/nvme{number} -f 6 -v 0\n" in calls
 
 
 def test_scsi_is_read_again_by_the_kernel(machine: FakeMachine, bit: Path) -> None:

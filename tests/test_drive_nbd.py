@@ -1,14 +1,11 @@
 """The drive for nbd clients, through nbdkit: FUA and FLUSH, power cuts and failures."""
 
-import shutil
-import signal
 import socket
 import struct
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbdserver
 import pytest
 
 from wallab.drivecontrol import DriveControl
@@ -66,46 +63,13 @@ class NbdClient:
 
 
 @pytest.fixture
-def plugin(drive_build: Path) -> Path:
-    """The plugin, where it could be built."""
-    if shutil.which("nbdkit") is None:
-        pytest.skip("no nbdkit")
-    found = drive_build / "nbdkit-waldrive.so"
-    if not found.exists():
-        pytest.skip("no headers of nbdkit (nbdkit-plugin-dev)")
-    return found
-
-
-def nbdkit(plugin: Path, folder: Path, *settings: str) -> subprocess.Popen[str]:
-    """Start nbdkit with the plugin; its socket is folder/nbd, the drive's folder/control."""
-    return subprocess.Popen(
-        ["nbdkit", "--foreground", "--exit-with-parent", "--unix", folder / "nbd", plugin,
-         f"control={folder / 'control'}", "size=64M", *settings],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-@pytest.fixture
 def served(plugin: Path, tmp_path: Path) -> Iterator[tuple[NbdClient, DriveControl]]:
     """A client, and the control socket, of a drive whose cache is on and kept dirty."""
-    server = nbdkit(plugin, tmp_path, "write-cache=on")
-    try:
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "nbd").exists():
-            assert server.poll() is None, server.communicate()[1]
-            assert time.monotonic() < deadline, "nbdkit did not start"
-            time.sleep(0.02)
+    with nbdserver.serving(plugin, tmp_path, "size=64M", "write-cache=on") as control:
         client = NbdClient(tmp_path / "nbd")
-        control = DriveControl(tmp_path / "control")
         control.ask("destage pause")
         yield client, control
         client.close()
-        control.close()
-    finally:
-        server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=120)
-    assert server.returncode == 0, said
-    assert not (tmp_path / "control").exists()
 
 
 def test_fua_and_flush_reach_the_drive(served: tuple[NbdClient, DriveControl]) -> None:
@@ -159,7 +123,7 @@ def test_bad_settings_are_named(plugin: Path, tmp_path: Path) -> None:
         ("write-cache=x", "write-cache"),
         ("nosuch=1", "nosuch"),
     ):
-        server = nbdkit(plugin, tmp_path, setting)
+        server = nbdserver.start(plugin, tmp_path, "size=64M", setting)
         _, errors = server.communicate(timeout=120)
         assert server.returncode != 0
         assert said in errors

@@ -120,8 +120,8 @@ def _drive_state(disk: Disk) -> str:
             # It exits with 5 even where it works.
             found = re.search(r"^WCE\s+([01])", _tool(disk, "--get=WCE", node), re.MULTILINE)
         else:
-            said = _tool(disk, "get-feature", node, "-f", "6")
-            found = re.search(r"Current value:\s*0x0*([01])$", said, re.MULTILINE)
+            said = _tool(disk, "get-feature", _controllers(disk)[0], "-f", "6")
+            found = re.search(r"Current value:\s*(?:0x)?0*([01])$", said, re.MULTILINE)
         if found:
             return "on" if found[1] == "1" else "off"
     # What has no such page, or nobody to ask: what the driver found.
@@ -147,9 +147,23 @@ def _switch(disk: Disk, drive: str) -> None:
         _tool(disk, "--set=WCE" if on else "--clear=WCE", node)
         _write(disk.sysfs / "device/rescan", "1")  # the kernel does not see it by itself
     elif disk.kind == "nvme":
-        _tool(disk, "set-feature", node, "-f", "6", "-v", str(int(on)))
+        for controller in _controllers(disk):
+            _tool(disk, "set-feature", controller, "-f", "6", "-v", str(int(on)))
     else:
         _write(disk.sysfs / "cache_type", "write back" if on else "write through")
+
+
+def _controllers(disk: Disk) -> list[str]:
+    """Return the nodes of an NVMe namespace's controllers, several where there are several paths.
+
+    The cache is theirs: for a namespace the switch is refused (“not namespace specific”).
+    """
+    above = (disk.sysfs / "device").resolve()
+    folders = [above, *sorted(above.glob("nvme*"))]
+    found = [f"/dev/{one.name}" for one in folders if re.fullmatch(r"nvme\d+", one.name)]
+    if not found:
+        raise MachineError(f"{disk.name}: no NVMe controller is known for it")
+    return found
 
 
 def _tool(disk: Disk, *arguments: str) -> str:

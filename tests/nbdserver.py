@@ -1,0 +1,41 @@
+"""A simulated drive behind nbdkit: started, waited for, and ended."""
+
+import contextlib
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from wallab.drivecontrol import DriveControl
+
+PATIENCE = 120
+"""Seconds that nbdkit may take to start or to end."""
+
+
+def start(plugin: Path, folder: Path, *settings: str) -> subprocess.Popen[str]:
+    """Start nbdkit with the plugin; its socket is folder/nbd, the drive's folder/control."""
+    return subprocess.Popen(
+        ["nbdkit", "--foreground", "--exit-with-parent", "--unix", folder / "nbd", plugin,
+         f"control={folder / 'control'}", *settings],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(plugin: Path, folder: Path, *settings: str) -> Iterator[DriveControl]:
+    """Serve a drive at folder/nbd, and yield a connection to its control socket."""
+    server = start(plugin, folder, *settings)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not (folder / "nbd").exists():
+            assert server.poll() is None, server.communicate()[1]
+            assert time.monotonic() < deadline, "nbdkit did not start"
+            time.sleep(0.02)
+        with contextlib.closing(DriveControl(folder / "control")) as control:
+            yield control
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 0, said
+    assert not (folder / "control").exists()
