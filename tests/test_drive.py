@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from wallab import paths
+
 
 def meson_test(build: Path, *names: str) -> None:
     """Run some of the drive's tests."""
@@ -36,3 +38,10 @@ def test_parameters_are_strict(drive_build: Path, tmp_path: Path) -> None:
         )  # fmt: skip
         assert result.returncode == 2
         assert setting.split("=")[0] in result.stderr
+
+
+def test_profiles_give_their_sources() -> None:
+    """Every figure stands in a paragraph that begins with where it is from."""
+    for file in (paths.DRIVE / "profiles").glob("*.toml"):
+        for paragraph in file.read_text().strip().split("\n\n"):
+            assert paragraph.startswith(("#", "name = ")), f"{file.name}: {paragraph}"
