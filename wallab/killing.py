@@ -45,10 +45,15 @@ def finish(command: list[str]) -> float:
     return time.monotonic() - begun
 
 
-def kill(command: list[str], delay: float, how: signal.Signals) -> bool:
-    """Start a command and send it the signal after the delay (s); return whether it was in time.
+def kill(
+    command: list[str],
+    delay: float,
+    how: signal.Signals,
+    begun: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Start a command and send it the signal; return whether it was in time.
 
-    LeftBehindError if it failed by itself.
+    The delay (s) counts from when it has `begun`. LeftBehindError if it failed by itself.
     """
     child = subprocess.Popen(
         command,
@@ -57,6 +62,9 @@ def kill(command: list[str], delay: float, how: signal.Signals) -> bool:
         stderr=subprocess.PIPE,
         text=True,
     )
+    deadline = time.monotonic() + PATIENCE
+    while not begun() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
     try:
         _, errors = child.communicate(timeout=delay)
     except subprocess.TimeoutExpired:
@@ -124,9 +132,10 @@ def runs(
 ) -> Counter[str]:
     """Kill -9 `scripts/run-matrix WHAT OPTIONS` so many times, resume it, and finish it.
 
-    Each kill comes within so many seconds. The run goes to `folder`. Returns how many samples the
-    kills found; LeftBehindError if one was lost or doubled, or anything stayed on the machine
-    after the next command.
+    Every other kill comes within so many seconds of the start, and those between within a third of
+    that after another sample, however slow the machine is. The run goes to `folder`. Returns how
+    many samples the kills found; LeftBehindError if one was lost or doubled, or anything stayed on
+    the machine after the next command.
     """
     chance = random.Random(seed)  # noqa: S311
     samples = SampleFile(folder / run.SAMPLES)
@@ -139,11 +148,16 @@ def runs(
 
     found: Counter[str] = Counter()
     before = samples.read()
+
+    def measures() -> bool:
+        return len(samples.read()) > len(before)
+
     for number in range(count):
-        delay = chance.uniform(0, within)
-        where = f"kill {number + 1} after {delay:.3f} s"
+        late = number % 2 == 1
+        delay = chance.uniform(0, within / 3 if late else within)
+        where = f"kill {number + 1}, {delay:.3f} s after {'a sample' if late else 'the start'}"
         work.update(number / count, where)
-        in_time = kill(command(), delay, signal.SIGKILL)
+        in_time = kill(command(), delay, signal.SIGKILL, measures if late else lambda: True)
         finish(command_of("drive", "restore"))
         _expect_nothing(where)
         after = samples.read()
