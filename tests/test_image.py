@@ -1,18 +1,31 @@
-"""The container image, built and run for real where a machine has an engine."""
+"""The container image, built and run for real, by Docker and podman; CONTRIBUTING.md tells how."""
 
 import os
+import secrets
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import imagebase
+import psutil
 import pytest
-from engine import Engine, Result, engine, provide_base
+from engine import Engine, Result, engine
 
-from wallab import container, jsonfile, manifest, paths
+from wallab import container, jsonfile, loop, manifest, paths
+from wallab.builder import Server
 from wallab.run import SAMPLES
 from wallab.samples import SampleFile
+from wallab.source import Source
 
-pytestmark = [pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        not os.environ.get("WALLAB_TEST_IMAGE"),
+        reason="builds the image, which takes minutes: set WALLAB_TEST_IMAGE=1",
+    ),
+]
 
 MATRIX = """
 [experiment.tiny]
@@ -66,9 +79,19 @@ PATCH = f"""\
 """
 
 RIGHTS = [
-    *("--cap-add", "SYS_ADMIN"),
+    *("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined"),
     *(word for device in container.DEVICES for word in ("--device", device)),
+    # A machine on which others have loop devices gives higher ones.
+    *(
+        word
+        for device in sorted(Path("/dev").glob("loop[0-9]*"))
+        if str(device) not in container.DEVICES
+        for word in ("--device", str(device))
+    ),
 ]
+BUILDER, LAB = "wal-lab-test:builder", "wal-lab-test:lab"
+RUNTIME = f"/run/wal-lab-{secrets.token_hex(4)}"
+"""The containers' own, by which their loop devices are told from the machine's others."""
 
 
 class Image:
@@ -78,45 +101,83 @@ class Image:
         self.engine = engine
         self.name = name
 
+    def line(self, *options: str | Path) -> list[str | Path]:
+        """What starts a container, up to the image's command."""
+        runtime = ("-e", f"WALLAB_RUNTIME={RUNTIME}")
+        return ["run", *self.engine.network, *runtime, *options, self.name]
+
     def run(self, *options: str | Path, command: tuple[str | Path, ...] = ()) -> Result:
         """Run a container to its end."""
-        return self.engine.call(
-            "run", "--rm", *self.engine.run_options, *options, self.name, *command, patience=1800
-        )
+        return self.engine.call(*self.line("--rm", *options), *command, patience=1200)
 
 
-@pytest.fixture(scope="module", params=["docker", "podman"])
-def running(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+def build(engine: Engine, target: str, *arguments: str, **environment: str) -> Result:
+    """Build one of the Dockerfile's targets."""
+    made = engine.call(
+        "build", *engine.network, "--target", target, *arguments, "-t", f"wal-lab-test:{target}",
+        paths.LAB, patience=3000, **environment,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr[-3000:] + made.stdout[-3000:]
+    return made
+
+
+@pytest.fixture(scope="module")
+def docker(
+    servers: dict[str, Server], source18: Source, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
-    """Each engine that this machine can have."""
-    home = tmp_path_factory.mktemp(request.param)
-    with engine(request.param, home) as found:
-        provide_base(found, home)
+    """Docker with the image in it; it was built with what this machine has compiled before."""
+    with engine("docker") as found:
+        imagebase.provide_base(found)
+        imagebase.provide_cache(found, source18, tmp_path_factory.mktemp("cache"))
+        arguments = [
+            "--build-arg", f"BASE={imagebase.BASE}", "--build-arg", f"CACHE={imagebase.CACHE}",
+            "--build-arg", "VARIANTS=stock both",
+        ]  # fmt: skip
+        # One's own engine is Debian's, which has BuildKit built in.
+        kit = {"DOCKER_BUILDKIT": "1"} if found.own else {}
+        with imagebase.served_wheels(found) as wheels:
+            for target in ("builder", "lab"):
+                build(found, target, *arguments, *wheels, **kit)
+        try:
+            yield found
+        finally:
+            if not found.own:
+                names = (BUILDER, LAB, imagebase.BASE, imagebase.CACHE)
+                found.call("image", "rm", "--force", *names)
+
+
+@pytest.fixture(scope="module")
+def podman(docker: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Podman with the same image."""
+    with engine("podman") as found:
+        imagebase.provide_base(found)
+        for name in (BUILDER, LAB):
+            file = tmp_path_factory.mktemp("image") / "image.tar"
+            saved = docker.call("save", "--output", file, name)
+            assert saved.returncode == 0, saved.stderr
+            loaded = found.call("load", "--input", file)
+            assert loaded.returncode == 0, loaded.stderr
+            file.unlink()
         yield found
 
 
-def build(engine: Engine, target: str) -> Image:
-    """Build one of the two targets with the variants that the tests need."""
-    name = f"wal-lab-test:{target}"
-    made = engine.call(
-        "build", *engine.run_options, "--target", target, "--build-arg", "VARIANTS=stock both",
-        "-t", name, paths.LAB, patience=7000,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr[-3000:] + made.stdout[-3000:]
-    return Image(engine, name)
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def running(request: pytest.FixtureRequest) -> Engine:
+    """Each engine, with the image in it."""
+    found: Engine = request.getfixturevalue(request.param)
+    return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def builder_image(running: Engine) -> Image:
-    """The image with compilers; it comes first, since the other is made from it."""
-    return build(running, "builder")
+    """The image with compilers."""
+    return Image(running, BUILDER)
 
 
-@pytest.fixture(scope="module")
-def image(builder_image: Image) -> Image:
+@pytest.fixture
+def image(running: Engine) -> Image:
     """The image that measures."""
-    return build(builder_image.engine, "lab")
+    return Image(running, LAB)
 
 
 @pytest.fixture
@@ -136,13 +197,16 @@ def volumes(shared: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def loops() -> set[str]:
-    """The loop devices of the machine that are in use."""
-    return {
-        block.name
-        for block in Path("/sys/block").glob("loop*")
-        if (block / "loop" / "backing_file").exists()
-    }
+def loops() -> list[Path]:
+    """The loop devices that the containers have."""
+    devices = sorted(Path("/dev").glob("loop[0-9]*"))
+    return [device for device in devices if loop.name_of(device).startswith(RUNTIME)]
+
+
+def belongs(folder: Path, owner: tuple[int, int]) -> None:
+    """Assert that everything in the folder is the owner's."""
+    for file in [folder, *folder.rglob("*")]:
+        assert (file.stat().st_uid, file.stat().st_gid) == owner, file
 
 
 def test_without_rights_it_says_how_to_be_started(image: Image) -> None:
@@ -159,7 +223,6 @@ def test_unknown_command(image: Image) -> None:
 
 
 def test_matrix_inside_results_outside(image: Image, shared: Path) -> None:
-    before = loops()
     command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")
     result = image.run(*RIGHTS, *volumes(shared), command=command)
     assert result.returncode == 0, result.stderr
@@ -167,31 +230,80 @@ def test_matrix_inside_results_outside(image: Image, shared: Path) -> None:
     samples = SampleFile(folder / SAMPLES).read()
     assert [sample.state for sample in samples] == ["measured"] * 3  # stock has no open_direct
     assert manifest.load(folder).lab["commit"] == "unknown"
-    for file in [folder, *folder.iterdir()]:
-        assert (file.stat().st_uid, file.stat().st_gid) == (12345, 12346), file
+    belongs(shared / "results", (12345, 12346))
     assert (folder / "table.txt").read_text() == result.stdout
-    assert loops() <= before
+    assert not loops()
+    again = image.run(*volumes(shared), command=("tabulate", "latest"))
+    assert (again.returncode, again.stdout) == (0, result.stdout), again.stderr
+
+
+def test_directory_takes_no_rights(image: Image, shared: Path) -> None:
+    command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")
+    real = ("--drive", "directory", "--directory", "/results", "--variants", "stock")
+    result = image.run(*volumes(shared), command=(*command, *real))
+    assert result.returncode == 0, result.stderr
+    (folder,) = (shared / "results").iterdir()
+    assert [sample.state for sample in SampleFile(folder / SAMPLES).read()] == ["measured"]
+    belongs(shared / "results", (12345, 12346))
+
+
+def wait_for_samples(shared: Path, runs: Callable[[], bool]) -> None:
+    """Wait until the container measures; or no longer than it runs."""
+    deadline = time.monotonic() + 600
+    while not [*(shared / "results").glob(f"*/{SAMPLES}")]:
+        if not runs() or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+
+
+LONG = ("run-matrix", "tiny", "--preset", "long", "--matrix", "/matrix.toml")
 
 
 def test_stop_leaves_nothing(image: Image, shared: Path) -> None:
-    before = loops()
-    started = image.engine.call(
-        "run", "--detach", *image.engine.run_options, *RIGHTS, *volumes(shared), image.name,
-        "run-matrix", "tiny", "--preset", "long", "--matrix", "/matrix.toml",
-    )  # fmt: skip
+    started = image.engine.call(*image.line("--detach", *RIGHTS, *volumes(shared)), *LONG)
     assert started.returncode == 0, started.stderr
     number = started.stdout.strip()
+
+    def runs() -> bool:
+        told = image.engine.call("inspect", "--format", "{{.State.Running}}", number)
+        return told.stdout.strip() == "true"
+
     try:
-        deadline = time.monotonic() + 300
-        while not [*(shared / "results").glob(f"*/{SAMPLES}")]:
-            assert time.monotonic() < deadline, image.engine.call("logs", number).stderr
-            time.sleep(0.2)
-        assert image.engine.call("stop", "--time", "60", number).returncode == 0
+        wait_for_samples(shared, runs)
+        stopped = image.engine.call("stop", "--time", "300", number)
+        assert stopped.returncode == 0, stopped.stderr
         shown = image.engine.call("inspect", "--format", "{{.State.ExitCode}}", number)
-        assert shown.stdout.strip() == "130"
-        assert loops() <= before
+        assert shown.stdout.strip() == "130", image.engine.call("logs", number).stderr
+        belongs(shared / "results", (12345, 12346))
+        assert not loops()
     finally:
         image.engine.call("rm", "--force", number)
+
+
+def test_interrupt_leaves_nothing(image: Image, shared: Path) -> None:
+    with image.engine.start(*image.line("--rm", *RIGHTS, *volumes(shared)), *LONG) as child:
+        try:
+            wait_for_samples(shared, lambda: child.poll() is None)
+            # As a terminal does it, to the engine's own program.
+            for one in psutil.Process(child.pid).children() or [psutil.Process(child.pid)]:
+                one.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=300)
+        finally:
+            child.kill()
+    assert child.returncode == 130, said
+    assert "interrupted" in said
+    assert not loops()
+
+
+def test_power_cut(docker: Engine, shared: Path) -> None:
+    chosen = ("variant=both", "write_cache=off", "sync=fdatasync", "filesystem=ext4")
+    cell = [word for one in chosen for word in ("--cells", one)]
+    once = ("--matrix", "/matrix.toml", "--cuts", "1", "--fault", "kill-postmaster")
+    command = ("power-cut", "tiny", *once, *cell)
+    result = Image(docker, LAB).run(*RIGHTS, *volumes(shared), command=command)
+    assert result.returncode == 0, result.stderr
+    assert "safe 1" in result.stdout
+    assert not loops()
 
 
 def test_psql(image: Image) -> None:
@@ -200,8 +312,16 @@ def test_psql(image: Image) -> None:
     assert result.stdout == "fdatasync\n"
 
 
-def test_what_needs_a_compiler_is_refused(image: Image) -> None:
-    result = image.run(command=("build-variant", "committed"))
+def test_other_commands(image: Image) -> None:
+    result = image.run(command=("drive", "profiles"))
+    assert "ata-2005" in result.stdout, result.stderr
+    result = image.run(command=("bash", "-c", "id --user wallab && pwd"))
+    assert result.stdout.splitlines()[1:] == ["/opt/wal-lab"], result.stderr
+
+
+@pytest.mark.parametrize("command", [("build-variant", "committed"), ("test",)])
+def test_what_needs_a_compiler_is_refused(image: Image, command: tuple[str, ...]) -> None:
+    result = image.run(command=command)
     assert result.returncode == 3
     assert "--target builder" in result.stderr
 
@@ -214,6 +334,17 @@ def test_own_patch(builder_image: Image, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert "foo: PostgreSQL 18" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_other_builders_build_it_too(name: str, request: pytest.FixtureRequest) -> None:
+    """The classic builder and buildah: what compiling made is there, so that it takes seconds."""
+    engine: Engine = request.getfixturevalue(name)
+    build(
+        engine, "pruned", "--build-arg", f"BASE={BUILDER}",
+        "--build-arg", f"CACHE={imagebase.BASE}", "--build-arg", "VARIANTS=stock both",
+        DOCKER_BUILDKIT="0",
+    )  # fmt: skip
 
 
 def test_version_of_image_is_told(image: Image) -> None:

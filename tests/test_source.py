@@ -39,6 +39,19 @@ def test_major_is_the_released_tarball(source18: Source) -> None:
     assert source18.identity == source.sha256(source18.location)
 
 
+def test_cache_may_be_copied(
+    source18: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As into an image, which then fetches nothing."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for file in (source18.location, source18.location.with_name("18.json")):
+        shutil.copy(file, folder)
+    monkeypatch.setenv("WALLAB_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no apt
+    assert source.resolve("18").location == folder / source18.location.name
+
+
 def test_directory_is_told_by_its_content(small_tree: Path) -> None:
     first = source.resolve(str(small_tree))
     assert (first.kind, first.version, first.major) == ("directory", "18.6", 18)

@@ -61,7 +61,7 @@ def archives(etc: Path = Path("/etc/apt")) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def _apt(home: Path, *command: str) -> str:
+def apt(home: Path, *command: str) -> str:
     """Run an apt tool on the private configuration; NotInDebian with its message if it fails."""
     result = subprocess.run(
         command,
@@ -81,16 +81,11 @@ def _apt(home: Path, *command: str) -> str:
     return result.stdout
 
 
-def _configure(home: Path, entries: list[tuple[str, str]]) -> None:
+def configure(home: Path, entries: list[str]) -> None:
     """Write apt's configuration below home, which shares nothing that apt writes."""
     for folder in ("lists/partial", "cache/archives/partial", "parts"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"deb-src {options} {address} {suite} main"
-        for address, options in entries[:1]
-        for suite in SUITES
-    ]
-    (home / "sources.list").write_text("\n".join(lines) + "\n")
+    (home / "sources.list").write_text("\n".join(entries) + "\n")
     (home / "apt.conf").write_text(
         f'Dir::State::lists "{home}/lists";\n'
         f'Dir::Cache "{home}/cache";\n'
@@ -122,14 +117,15 @@ def fetch(major: int, folder: Path) -> Path:
         raise NotInDebian("no Debian archive stands in apt's sources")
     home = folder / "apt"
     shutil.rmtree(home, ignore_errors=True)
+    address, options = entries[0]
     try:
-        _configure(home, entries)
-        _apt(home, "apt-get", "-qq", "update")
+        configure(home, [f"deb-src {options} {address} {suite} main" for suite in SUITES])
+        apt(home, "apt-get", "-qq", "update")
         name = f"postgresql-{major}"
-        versions = _versions(_apt(home, "apt-cache", "showsrc", "--only-source", name))
+        versions = _versions(apt(home, "apt-cache", "showsrc", "--only-source", name))
         if not versions:
             raise NotInDebian(f"no version of {name}")
-        _apt(
+        apt(
             home,
             "apt-get",
             "-qq",

@@ -30,6 +30,9 @@ def enter_private_namespace() -> None:
             f"no private mount namespace ({reason}): simulated drives take root, and in a "
             "container --cap-add SYS_ADMIN"
         )
+    if os.statvfs("/sys").f_flag & os.ST_RDONLY:
+        # A container's; what the kernel believes of a loop device's cache is set there.
+        _run(["mount", "-o", "remount,bind,rw", "/sys"])
 
 
 def mount(device: Path, target: Path, filesystem: str, options: str = "") -> None:

@@ -48,6 +48,11 @@ def origin(name: str | None = None) -> Origin:
     raise MachineError(f"source {name}: this image has {have}, and {_BUILDER_HINT}")
 
 
+def refuse_to_test() -> MachineError:
+    """Return the error of the tests, which compile."""
+    return MachineError(f"test: {_BUILDER_HINT}")
+
+
 def refuse_to_build(variant: str) -> MachineError:
     """Return the error of a variant that did not come with the image."""
     have = sorted({file.parent.name for file in paths.BUILD.glob("*/*/build.json")})

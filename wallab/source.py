@@ -210,6 +210,8 @@ def _by_major(major: int) -> Source:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if record.exists():
             kept = jsonfile.load(record, Source)
+            # The cache may have been copied from elsewhere, as into an image.
+            kept = msgspec.structs.replace(kept, location=folder / kept.location.name)
             if kept.location.is_file() and sha256(kept.location) == kept.identity:
                 return kept
         try:

@@ -27,6 +27,7 @@ def checks() -> list[tuple[str, list[str]]]:
         ("formatter", [str(bin_folder / "ruff"), "format", "--check", "--quiet", "."]),
         ("linter", [str(bin_folder / "ruff"), "check", "--quiet", "."]),
         ("types", [str(bin_folder / "mypy")]),
+        ("container", [str(bin_folder / "hadolint"), "--no-color", "Dockerfile"]),
         ("shell", ["shellcheck", *shell, ".ci/run"]),
         ("perl layout", ["sh", "-c", layout, "sh", *perl]),
         ("perl", ["perlcritic", "--quiet", "--profile", f"{tests}/perl/perlcriticrc", *perl]),

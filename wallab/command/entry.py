@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from wallab import paths
+from wallab import paths, prebuilt
 
 COMMANDS = ("run-matrix", "build-variant", "tabulate", "power-cut", "drive", "test")
 INTERACTIVE = ("bash", "sh")
@@ -66,6 +66,10 @@ def main() -> int:
         known = ", ".join((*COMMANDS, "psql", *INTERACTIVE))
         print(f"no command “{arguments[0]}” in this image; there are {known}", file=sys.stderr)
         return 2
+    if arguments[:1] == ["test"] and prebuilt.image() == "lab":
+        refusal = prebuilt.refuse_to_test()
+        print(refusal, file=sys.stderr)
+        return refusal.exit_code
     if arguments and arguments[0] in INTERACTIVE:
         os.execvp(command[0], command)  # noqa: S606 - the shell needs the terminal for itself
     try:
