@@ -1,18 +1,23 @@
 """Axes: their values, what they ask of the test bed, and that the machine is as it was after."""
 
+import os
+import re
 import subprocess
 import sys
+import time
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 from smallrun import run_small
 
-from wallab import axes, ledger, matrix, paths
+from wallab import axes, jsonfile, ledger, manifest, matrix, memorygroup, paths
 from wallab.conditions import Conditions
 from wallab.errors import LabError
 from wallab.ledger import Ledger
 from wallab.leftovers import wait_for_nothing
+from wallab.samples import SampleFile
 from wallab.simulated import SimulatedDrive
 
 SMALL = """
@@ -60,6 +65,10 @@ only = [
         ("read_ahead", "255", "an even number of sectors"),
         ("read_ahead", "-2", "a whole number of at least 0"),
         ("read_ahead", "0256", "a whole number"),
+        ("barriers", "perhaps", "expected one of on, off"),
+        ("workload", "dbt2", "unknown “dbt2”; expected tpcb-like"),
+        ("archive", "rsync", "expected one of off, cp, direct_cp"),
+        ("warehouses", "0", "a whole number of at least 1"),
         ("cpus", "0", "a whole number of at least 1"),
         ("scale", "ten", "a whole number of at least 1"),
         ("clients", "1.5", "a whole number of at least 1"),
@@ -145,22 +154,122 @@ from wallab.ledger import Ledger
 from wallab.simulated import SimulatedDrive
 drive = SimulatedDrive("data", "ata-2005", 1 << 30, "xfs", Ledger.open("test-killed"))
 before = (drive.loop.queue / "read_ahead_kb").read_text().strip()
+# In this order, as a sample has it: the kernel forgets its read-ahead when told of the cache.
+drive.set_write_cache("on-unflushed")
 drive.set_read_ahead(0)
-print(drive.loop.queue / "read_ahead_kb", before, flush=True)
+print(drive.loop.queue, before, drive.read_ahead(), drive.loop.cache_mode, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.mark.stack
 @pytest.mark.usefixtures("servers")
-def test_read_ahead_is_put_back_after_a_kill() -> None:
+def test_settings_of_the_device_are_put_back_after_a_kill() -> None:
     command = [sys.executable, "-c", KILLED]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=paths.LAB)
     assert result.returncode == -9, result.stderr
-    file, before = result.stdout.split()
+    queue, before, *set_to = result.stdout.split()
+    assert set_to == ["0", "write", "through"]
     ledger.clear_dead()
-    assert Path(file).read_text().strip() == before
+    assert (Path(queue) / "read_ahead_kb").read_text().strip() == before
+    assert (Path(queue) / "write_cache").read_text().strip() == "write back"
     assert wait_for_nothing() == {}
+
+
+EVERY = """
+[experiment.small]
+title = "small"
+source = "18"
+workload = "tpcb-like"
+rows = ["source", "variant", "sync", "profile", "file_system", "barriers", "read_ahead",
+        "workload", "archive", "scale", "clients", "setting.work_mem"]
+column = "cpus"
+memory_mb = 512
+[experiment.small.axes]
+source = ["18"]
+variant = ["both"]
+sync = ["open_direct"]
+profile = ["ata-2005-2mb"]
+file_system = ["xfs"]
+barriers = ["off"]
+read_ahead = ["0"]
+cpus = ["1"]
+workload = ["simple-update"]
+archive = ["cp"]
+scale = ["1"]
+clients = ["2"]
+"setting.work_mem" = ["1MB"]
+[experiment.small.drive.data]
+profile = "ata-2005"
+size_mb = 1024
+[experiment.small.settings]
+max_wal_size = "128MB"
+min_wal_size = "128MB"
+[experiment.small.preset.smoke]
+about = "for tests"
+scale = 1
+clients = 1
+transactions = 5
+warm_up_seconds = 0
+rounds = 500
+"""
+
+TOLD_BY_OTHER_FIELDS = {"source", "variant", "sync", "workload", "scale", "clients"}
+"""Axes whose value is not asked of the machine: builds and figures have it."""
+
+
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_every_axis_is_read_back_and_put_back_after_a_kill(tmp_path: Path) -> None:
+    """All at once: what a killed run had set is as before when the next start has cleared up."""
+    text = EVERY.replace("memory_mb = 512", "") if memorygroup.lacking() else EVERY
+    (tmp_path / "matrix.toml").write_text(text)
+    folder = tmp_path / "out"
+    command = [str(paths.LAB / "scripts" / "run-matrix"), "small", "--preset", "smoke", "--matrix",
+               str(tmp_path / "matrix.toml"), "--output", str(folder)]  # fmt: skip
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    samples = SampleFile(folder / "samples.jsonl")
+    deadline = time.monotonic() + 300
+    while not samples.read():
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    child.kill()
+    child.wait(60)
+    sample = samples.read()[0]
+    assert sample.error == ""
+    told = {axis: value for axis, value in sample.cell.items() if axis not in TOLD_BY_OTHER_FIELDS}
+    assert sample.read_back == told
+    assert set(manifest.load(folder).builds) == {"18/both"}
+    assert sample.figures is not None
+    assert sample.figures.transactions == 10
+    records = [jsonfile.load(file, ledger.Record) for file in ledger.dead()]
+    loops = [Path("/sys/block") / Path(loop).name / "queue" for r in records for loop in r.loops]
+    groups = [group for record in records for group in record.groups]
+    assert len(loops) == 1
+    assert len(groups) == ("memory_mb" in text)
+    before = [record.read_ahead[loop] for record in records for loop in record.loops]
+    ledger.clear_dead()
+    assert [(queue / "write_cache").read_text().strip() for queue in loops] == ["write back"]
+    assert [(queue / "read_ahead_kb").read_text().strip() for queue in loops] == before
+    assert not any(group.exists() for group in groups)
+    assert wait_for_nothing() == {}
+
+
+def test_no_axis_is_left_out_of_the_test_above() -> None:
+    known = re.search(r"expected (.*), setting\.NAME", _said("colour"))
+    assert known is not None
+    # Barriers decide what write_cache would, and warehouses what scale and clients would.
+    axes_there = set(known[1].split(", ")) - {"write_cache", "warehouses"}
+    tested = set(tomllib.loads(EVERY)["experiment"]["small"]["axes"]) - {"setting.work_mem"}
+    assert tested == axes_there
+
+
+def _said(axis: str) -> str:
+    """What is said of an axis that there is not."""
+    with pytest.raises(LabError) as error:
+        axes.find(axis)
+    return str(error.value)
 
 
 BARRIERS = """
@@ -248,6 +357,8 @@ def test_sources_and_sizes_have_templates_of_their_own(tmp_path: Path) -> None:
     assert len(ran.samples) == 2
     for sample in ran.samples:
         assert sample.read_back["cpus"] == "1"
+        # One CPU for the server and another for the clients, where there are two.
+        assert sample.values["client_cpus"] == (len(os.sched_getaffinity(0)) > 1)
         assert sample.values["context_switches_per_tx"] > 0
         assert sample.wal is not None
         if sample.cell["workload"] == "tpcb-like":

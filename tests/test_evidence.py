@@ -17,7 +17,8 @@ PAGED = Evidence(
     writes_per_transaction=2.1, bytes_per_write=8192.0, syncs_per_transaction=0.0,
     drive_writes_per_transaction=2.1, drive_flushes_per_transaction=0.0,
     revolutions_per_transaction=1.9, cache_hits=0.0, cache_full_s=0.0, seconds=10.0, units=1,
-    head_waited_s=8.5, head_moved_s=0.0, head_transferred_s=0.2, open_flags=("O_DSYNC",),
+    kept=False, head_waited_s=8.5, head_moved_s=0.0, head_transferred_s=0.2,
+    open_flags=("O_DSYNC",),
 )  # fmt: skip
 """A page at a time, each synchronously."""
 
@@ -41,6 +42,8 @@ PAGED = Evidence(
          "each fsync takes 2.0 drive writes, since fsync", "O_SYNC"),
         ({"cache_hits": 1.0, "drive_flushes_per_transaction": 2.1},
          "took 100% of the writes, and 2.10 flushes a commit emptied it", "nobody"),
+        ({"cache_hits": 1.0, "drive_flushes_per_transaction": 2.1, "kept": True},
+         "2.10 flushes a commit found it kept by the battery", "emptied"),
         ({"cache_hits": 1.0}, "no commit waits for more than the cache", "room"),
         ({"units": 4}, "heads: 21% waiting, 0% moving, 0% transferring", "time stamps"),
         ({"head_waited_s": 0.0, "revolutions_per_transaction": 0.0, "head_transferred_s": 4.0},

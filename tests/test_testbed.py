@@ -112,6 +112,9 @@ class MockWorkload:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    def prepare(self, *_: Any) -> None:
+        """Nothing is needed."""
+
     def warm_up(self, *_: Any) -> Measured:
         self._journal.note("warm-up")
         return MEASURED

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ workload = "tpcc"
 rows = ["archive"]
 column = "warehouses"
 values = ["tpm", "tpm_share", "p90_s"]
+series = ["page_cache_mb", "archive_cached_mb"]
 memory_mb = 256
 [experiment.small.axes]
 archive = ["cp", "direct_cp"]
@@ -98,8 +100,14 @@ def test_run_with_an_archive(tmp_path: Path) -> None:
         assert sample.values["archive_failures"] == 0
         assert sample.figures is not None
         assert sample.figures.transactions == 30
+        pages, archived = (sample.series[name] for name in ("page_cache_mb", "archive_cached_mb"))
+        assert pages.limit is not None
+        assert pages.limit == pytest.approx(256 * 1.048576)
+        assert all(0 < figure <= pages.limit for figure in pages.figures)
+        assert archived.limit is None
         if sample.cell["archive"] == "direct_cp":
             assert sample.values["archive_cached_mb"] == 0
+            assert set(archived.figures) == {0.0}
 
 
 @pytest.fixture(scope="module")
@@ -176,9 +184,23 @@ def test_memory_group_holds_what_is_put_in_and_goes() -> None:
         child = subprocess.Popen(["sleep", "600"])
         group.add(child.pid)
         assert str(child.pid) in (group.path / "cgroup.procs").read_text().split()
-        child.kill()
-        child.wait()
-        group.close()
+        assert group.page_cache() >= 0
+        # What waits for its admission is inside with all that it starts, orphans too.
+        shell = ["sh", "-c", "sleep 600 & sleep 600 & echo started; exit 7"]
+        parent = subprocess.Popen(
+            group.waiting(shell), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        group.admit(parent)
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"started\n"
+        assert parent.wait(60) == 7
+        assert len((group.path / "cgroup.procs").read_text().split()) == 3
+        group.kill()
+        child.wait(60)
+        parent.stdout.close()
+        deadline = time.monotonic() + 60
+        while group.path.exists() and time.monotonic() < deadline:
+            group.close()
         assert not group.path.exists()
     finally:
         owned.close()

@@ -103,8 +103,7 @@ class Cluster:
         for name, value in (settings | own).items():
             command += ["-c", f"{name}={value}"]
         if self.group:
-            # It waits until it is in the group, so that nothing that it starts is outside.
-            command = ["sh", "-c", 'read -r go; exec "$@" </dev/null', "sh", *command]
+            command = self.group.waiting(command)
         with self.log.open("ab") as log:
             self._log_begin = log.tell()
             self._postmaster = process.spawn(
@@ -116,10 +115,8 @@ class Cluster:
                 stderr=log,
             )
         self._ledger.add_process(self._postmaster.pid)
-        if self.group and self._postmaster.stdin:
-            self.group.add(self._postmaster.pid)
-            with self._postmaster.stdin as waiting:
-                waiting.write(b"go\n")
+        if self.group:
+            self.group.admit(self._postmaster)
         deadline = time.monotonic() + START_PATIENCE
         while True:
             try:

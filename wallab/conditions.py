@@ -24,7 +24,7 @@ class Conditions(msgspec.Struct):
     read_ahead: int | None = None
     """Of every drive, in sectors of 512 bytes; None: the kernel's."""
     cpus: int | None = None
-    """How many CPUs server and clients share; None: all."""
+    """How many CPUs the server has, and the clients, too, or share; None: all."""
     archive: str | None = None
     """The command that copies finished WAL segments; None: there is no archive."""
     settings: dict[str, str] = {}

@@ -60,6 +60,10 @@ class Drive(abc.ABC):
         """Read back how far the kernel reads ahead, in sectors; None where that is unknown."""
         return None
 
+    def cache_bytes(self) -> int | None:
+        """Return how much the write cache can hold; None where that is unknown."""
+        return None
+
     @abc.abstractmethod
     def timing(self, on: bool) -> None:
         """Switch between a drive that takes its time and one that takes none, if it can."""

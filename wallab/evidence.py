@@ -34,6 +34,8 @@ class Evidence(msgspec.Struct, frozen=True):
     head_transferred_s: float | None
     units: int
     """Spindles, or channels of flash, that the drive has."""
+    kept: bool
+    """Whether the drive's cache survives a power failure, so that a flush need not empty it."""
     open_flags: tuple[str, ...]
     """How the kernel had the WAL open, most frequent first."""
 
@@ -82,6 +84,10 @@ def of(samples: list[Sample], units: int = 1) -> Evidence:
         head_moved_s=seconds("seek_ns"),
         head_transferred_s=seconds("transfer_ns"),
         units=units,
+        kept=any(
+            (s.write_cache.get("wal") or s.write_cache.get("data", {})).get("drive") == "battery"
+            for s in samples
+        ),
         open_flags=tuple(
             flags for flags, _ in Counter(f for s in samples for f in s.open_flags).most_common()
         ),
@@ -160,10 +166,10 @@ def _flushing(evidence: Evidence) -> str:
     flushes = evidence.drive_flushes_per_transaction
     if not evidence.cache_hits or not flushes:
         return ""
-    return (
-        f"the drive's cache took {evidence.cache_hits:.0%} of the writes, and {flushes:.2f} "
-        "flushes a commit emptied it again"
-    )
+    took = f"the drive's cache took {evidence.cache_hits:.0%} of the writes, and {flushes:.2f} "
+    if evidence.kept:
+        return f"{took}flushes a commit found it kept by the battery"
+    return f"{took}flushes a commit emptied it again"
 
 
 def shares_of_head(evidence: Evidence) -> dict[str, float] | None:

@@ -268,6 +268,7 @@ def _clear(file: Path, record: Record) -> list[str]:
     for group in record.groups:
         deadline = time.monotonic() + 5
         while not memorygroup.remove(group) and time.monotonic() < deadline:
+            memorygroup.kill(group)
             time.sleep(0.1)
         gone = not group.exists()
         done.append(f"{'removed' if gone else 'could not remove'} the control group {group}")

@@ -10,6 +10,7 @@ import msgspec
 from wallab import axes, paths, workloads
 from wallab.conditions import Conditions
 from wallab.errors import LabError
+from wallab.gauges import GAUGES
 from wallab.simulated import FILE_SYSTEMS, profile
 from wallab.strict import read_toml
 from wallab.values import VALUES
@@ -54,6 +55,8 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a measured run (pgbench -T)."""
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
     """Instead of the experiment's memory_mb, where this preset's data are smaller."""
+    files_mb: Annotated[int, msgspec.Meta(ge=64)] = 256
+    """How much the workloads bonnie and sysbench have in their files."""
     pace: Positive = 1
     """How many times faster than TPC-C's people the workload tpcc's key and think."""
     warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -81,6 +84,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the server and all that it starts may use, page cache included; None: no limit."""
     values: tuple[str, ...] = ("tps",)
     """What the table shows of each cell; intervals and ratios are the first one's."""
+    series: tuple[str, ...] = ()
+    """What is looked at over time while a sample is measured."""
     relative_to: str | None = None
     reference: str | None = None
     notes: tuple[str, ...] = ()
@@ -116,11 +121,7 @@ def _check(experiment: Experiment) -> None:
         workloads.find(experiment.workload)
     except LabError as error:
         raise LabError(f"workload: {error}") from None
-    for value in experiment.values:
-        if value not in VALUES:
-            raise LabError(f"values: unknown “{value}”; expected {', '.join(VALUES)}")
-    if not experiment.values:
-        raise LabError(f"values: expected at least one of {', '.join(VALUES)}")
+    _check_figures(experiment)
     if experiment.reference and not reference_file(experiment.reference).is_file():
         raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
     if set(experiment.drive) not in ({"data"}, {"wal", "data"}):
@@ -134,6 +135,17 @@ def _check(experiment: Experiment) -> None:
             _check_preset(preset, experiment)
         except LabError as error:
             raise LabError(f"preset.{name}{error}") from None
+
+
+def _check_figures(experiment: Experiment) -> None:
+    for value in experiment.values:
+        if value not in VALUES:
+            raise LabError(f"values: unknown “{value}”; expected {', '.join(VALUES)}")
+    for gauge in experiment.series:
+        if gauge not in GAUGES:
+            raise LabError(f"series: unknown “{gauge}”; expected {', '.join(GAUGES)}")
+    if not experiment.values:
+        raise LabError(f"values: expected at least one of {', '.join(VALUES)}")
 
 
 def _check_drives(experiment: Experiment) -> None:

@@ -2,6 +2,9 @@
 
 import contextlib
 import os
+import signal
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,9 +65,40 @@ class MemoryGroup:
         """Put a process into the group; those that it starts later are in it, too."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
+    def page_cache(self) -> int:
+        """Return the bytes of files that count as the group's, without shared memory."""
+        lines = (self.path / "memory.stat").read_text().splitlines()
+        found = {name: int(figure) for name, figure in map(str.split, lines)}
+        # “cache” in the first version of control groups, “file” in the second.
+        return found.get("cache", found.get("file", 0)) - found.get("shmem", 0)
+
+    @staticmethod
+    def waiting(command: Sequence[str | Path]) -> list[str | Path]:
+        """Return the command behind a shell that waits for `admit`; its stdin must be a pipe."""
+        return ["sh", "-c", 'read -r go; exec "$@" </dev/null', "sh", *command]
+
+    def admit(self, child: "subprocess.Popen[bytes]") -> None:
+        """Put a waiting child into the group, and let it go on: all that it starts is inside."""
+        assert child.stdin is not None
+        self.add(child.pid)
+        with child.stdin as waiting:
+            waiting.write(b"go\n")
+
+    def kill(self) -> None:
+        """Kill all processes of the group."""
+        kill(self.path)
+
     def close(self) -> None:
         """Remove the group, whose processes must have ended."""
         remove(self.path)
+
+
+def kill(path: Path) -> None:
+    """Kill all processes of a group."""
+    with contextlib.suppress(OSError):
+        for pid in map(int, (path / "cgroup.procs").read_text().split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def remove(path: Path) -> bool:

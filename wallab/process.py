@@ -50,11 +50,14 @@ def own(path: Path) -> None:
         os.chown(path, entry.pw_uid, entry.pw_gid)
 
 
-def pinned(command: Sequence[str | Path], cpus: int | None) -> list[str | Path]:
-    """Return the command, bound to the first so many of the CPUs that the lab may use."""
+def pinned(command: Sequence[str | Path], cpus: int | None, skipped: int = 0) -> list[str | Path]:
+    """Return the command, bound to so many of the CPUs that the lab may use, after those skipped.
+
+    None: to all of them.
+    """
     if cpus is None:
         return list(command)
-    chosen = sorted(os.sched_getaffinity(0))[:cpus]
+    chosen = sorted(os.sched_getaffinity(0))[skipped:][:cpus]
     return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
 
 

@@ -63,6 +63,7 @@ PACKAGES: dict[str, dict[str, str]] = {
         "chromium-driver": "chromedriver",
     },
     "test": {
+        "bonnie++": "bonnie++",
         "dmsetup": "dmsetup",
         "fio": "fio",
         "hdparm": "hdparm",
@@ -75,6 +76,7 @@ PACKAGES: dict[str, dict[str, str]] = {
         "sdparm": "sdparm",
         "shellcheck": "shellcheck",
         "strace": "strace",
+        "sysbench": "sysbench",
     },
 }
 

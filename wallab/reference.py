@@ -8,17 +8,31 @@ from wallab.errors import LabError
 from wallab.matrix import Cell, reference_file
 from wallab.strict import read_toml
 
+RELATIVE = "relative"
+"""The `value` of rows with published ratios."""
+
+
+class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published table whose columns are others than ours, to be shown beside."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: dict[str, tuple[float, ...]]
+    """Each with a figure for each column."""
+
 
 class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A published table."""
 
     title: str
     unit: str
-    row: tuple[dict[str, Any], ...]
+    row: tuple[dict[str, Any], ...] = ()
     """Each with `at` (axis -> value of the row) and a figure for each column's value.
 
-    A row of another figure than the experiment's first one names it as `value`.
+    A row of another figure than the experiment's first one names it as `value`; where only ratios
+    were published, that is `relative`.
     """
+    table: tuple[Beside, ...] = ()
 
     def figure(self, cell: Cell, column: str, value: str | None = None) -> float | None:
         """Return the published figure of the cell, if there is one; the first one by default."""
@@ -41,4 +55,10 @@ def load(name: str) -> Reference:
         for column, figure in row.items():
             if column not in ("at", "value") and not isinstance(figure, int | float):
                 raise LabError(f"{file}: row {number}, {column}: expected a number")
+    for number, table in enumerate(reference.table, 1):
+        for line, figures in table.lines.items():
+            if len(figures) != len(table.columns):
+                raise LabError(
+                    f"{file}: table {number}, {line}: expected {len(table.columns)} figures"
+                )
     return reference

@@ -8,6 +8,7 @@ import msgspec
 from wallab.drive import DriveReading
 from wallab.linefile import LineFile
 from wallab.matrix import Cell
+from wallab.timeline import Series
 from wallab.walactivity import WalCounters
 from wallab.workload import Measured
 
@@ -53,6 +54,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Axis -> the value in force, as the machine or the server told it."""
     values: dict[str, float] = {}
     """Further figures of the workload; `wallab.values` names them."""
+    series: dict[str, Series] = {}
+    """Gauge (`wallab.gauges`) -> what it showed while measuring."""
     phases: dict[str, float] = {}
     """Phase -> seconds it took: restore, start, read, warm_up, checkpoint, measure, count, stop."""
     warm_up: Measured | None = None

@@ -18,7 +18,7 @@ from wallab.drivecontrol import DriveControl
 from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.loop import LoopDevice
-from wallab.writecache import WRITE_CACHES, WriteCache, as_read_back
+from wallab.writecache import SIMULATED, WriteCache, as_read_back
 
 FILE_SYSTEMS = {
     # -K: no discards, which would take the simulated drive's time for nothing.
@@ -27,6 +27,9 @@ FILE_SYSTEMS = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
 }
 
+
+PROTECTED = ("raid-bbwc", "raid-bbwc-128mb", "nvme-plp")
+"""Profiles of drives whose write cache survives a power failure."""
 
 _PROFILES = paths.DRIVE / "profiles"
 
@@ -159,7 +162,7 @@ class SimulatedDrive(Drive):
 
     def unavailable(self, state: WriteCache) -> str:
         """Say why the write cache cannot have this state; nothing if it can."""
-        return "" if state in WRITE_CACHES else "a simulated drive has a write cache of its own"
+        return "" if state in SIMULATED else "a simulated drive has a write cache of its own"
 
     def set_write_cache(self, state: WriteCache) -> None:
         """Switch the drive's cache, and tell the kernel what it needs to know of it.
@@ -190,6 +193,10 @@ class SimulatedDrive(Drive):
     def read_ahead(self) -> int | None:
         """Read back how far the kernel reads ahead, in sectors."""
         return self.loop.read_ahead
+
+    def cache_bytes(self) -> int | None:
+        """Return how much the write cache can hold."""
+        return int(self.control.ask("state")["parameters"]["cache_bytes"])
 
     def timing(self, on: bool) -> None:
         """Switch between a drive that takes its time and one that takes none."""

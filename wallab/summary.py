@@ -14,7 +14,7 @@ from wallab.estimate import Estimate, estimate, outliers
 from wallab.evidence import Evidence
 from wallab.manifest import Manifest
 from wallab.matrix import Cell, memory_mb, write_cache_of
-from wallab.reference import Reference
+from wallab.reference import RELATIVE, Reference
 from wallab.samples import Sample
 from wallab.writecache import as_read_back
 
@@ -197,11 +197,12 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
         base = base_of(cell)
         figure = published.figure(cell, experiment.column) if published else None
         figure_base = published.figure(base, experiment.column) if published and base else None
+        ratio = published.figure(cell, experiment.column, RELATIVE) if published else None
         shown = Summary(
             cell=cell,
             state="not run",
             reference=figure,
-            reference_relative=figure / figure_base if figure and figure_base else None,
+            reference_relative=figure / figure_base if figure and figure_base else ratio,
         )
         if published and len(experiment.values) > 1:
             figures = {
@@ -218,7 +219,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
         good = [sample for sample in group if sample.figures]
         if good:
             base_mean = means.get(tuple(base.values())) if base else None
-            ratio = (
+            interval = (
                 _within_rounds(good, by_cell.get(tuple(base.values()), []), first) if base else None
             )
             shown = msgspec.structs.replace(
@@ -231,7 +232,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
                     if (found := _figures(good, name))
                 },
                 relative=means[key] / base_mean if base_mean and key in means else None,
-                relative_interval=ratio,
+                relative_interval=interval,
                 is_base=base == cell,
                 evidence=evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
                 warnings=_warnings(plan, cell, good),

@@ -36,6 +36,7 @@ class Table(msgspec.Struct, frozen=True):
     """The experiment's own."""
     control: str = ""
     """What the A/A control showed, in words."""
+    columns_axis: str = ""
 
     @property
     def deviation(self) -> tuple[float, int] | None:
@@ -170,4 +171,5 @@ def lay_out(
         ),
         experiment.notes,
         control,
+        experiment.column,
     )

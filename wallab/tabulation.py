@@ -8,7 +8,8 @@ import msgspec
 from wallab import against, jsonfile, manifest, reference, run, summary, table
 from wallab.against import Against
 from wallab.errors import LabError, MachineError
-from wallab.export import csvfile, html, markdown, plots, text
+from wallab.export import csvfile, curves, html, markdown, plots, text
+from wallab.export.svg import Drawing
 from wallab.manifest import Manifest
 from wallab.powercut import marks
 from wallab.samples import Sample, SampleFile
@@ -38,6 +39,14 @@ PAGES: dict[str, Callable[[Results], str]] = {
 }
 """What shows more than the table has."""
 
+DRAWINGS: dict[str, Callable[[Results], Drawing | None]] = {
+    "svg-curves": lambda found: curves.along(found.table),
+    "svg-time": lambda found: curves.over_time(found.table, found.samples),
+}
+"""What only some runs have something to draw for."""
+
+KINDS = (*FORMATS, *PAGES, *DRAWINGS)
+
 FILES = {
     "text": "table.txt",
     "markdown": "table.md",
@@ -46,6 +55,8 @@ FILES = {
     "svg": "bars.svg",
     "svg-heads": "heads.svg",
     "svg-drift": "drift.svg",
+    "svg-curves": "curves.svg",
+    "svg-time": "time.svg",
 }
 
 
@@ -81,7 +92,15 @@ def table_of(folder: Path) -> Table:
 
 
 def render(found: Results, kind: str) -> str:
-    """Return the results in one of FORMATS or PAGES."""
+    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+    if kind in DRAWINGS:
+        drawing = DRAWINGS[kind](found)
+        if drawing is None:
+            raise LabError(
+                f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
+                "an experiment that looks at figures over time"
+            )
+        return drawing.file()
     return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
 
 
@@ -100,6 +119,8 @@ def write_files(folder: Path) -> Table:
     """
     found = results_of(folder)
     for kind, file in FILES.items():
+        if kind in DRAWINGS and DRAWINGS[kind](found) is None:
+            continue
         try:
             (folder / file).write_text(render(found, kind))
         except OSError as error:

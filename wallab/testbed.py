@@ -5,6 +5,7 @@ of it away again.
 """
 
 import contextlib
+import functools
 import math
 import os
 import re
@@ -12,8 +13,9 @@ import resource
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +26,17 @@ from wallab import cluster as clusters
 from wallab.cluster import Cluster, ServerFailed
 from wallab.conditions import Conditions
 from wallab.drivemaker import DriveMaker, Drives
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.matrix import Cell, Experiment, Preset, write_cache_of
 from wallab.memorygroup import MemoryGroup
 from wallab.phases import Phases
 from wallab.samples import CpuSeconds, Sample
+from wallab.timeline import LOOK_S, Series, Timeline
 from wallab.timestamp import utc
 from wallab.walactivity import open_flags, read_counters, wait_until_alone
 from wallab.workload import Measured, Pgbench, RunFailed
+from wallab.workloads.base import Outcome, Workload
 
 HANGING = 900.0
 """Seconds that pgbench may take beside ten times what it was told; busy machines need far less."""
@@ -76,7 +80,11 @@ class TestBed:
         self._undo = contextlib.ExitStack()
         self._servers: dict[str, Path] = {}
         self.values = experiment.values
-        self._group: MemoryGroup | None = None
+        self.series = experiment.series
+        """What is to be looked at over time."""
+        self.group: MemoryGroup | None = None
+        """What limits the memory of the server and of all that it starts."""
+        self._timeline: Timeline | None = None
         self._sets: dict[tuple[str | None, str | None], Drives] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
         self.drives: Drives = {}
@@ -86,6 +94,7 @@ class TestBed:
     def open(self) -> dict[str, Any]:
         """Make everything ready; return what was found out about the template clusters."""
         try:
+            self._install()
             kinds = self._maker.kinds
             private = "simulated" in kinds or not all(
                 map(process.can_run, self._installed.values())
@@ -118,10 +127,9 @@ class TestBed:
                 self.methods[name] = clusters.methods(target)
             if limit := matrix.memory_mb(self._experiment, self._preset):
                 name = f"wal-lab-{os.getpid()}"
-                self._group = MemoryGroup(name, limit << 20, self._ledger)
-                self._undo.callback(self._group.close)
-            every = [one for wanted in self._wanted.values() for one in wanted]
-            if any(one.archive == "direct_cp" for one in every):
+                self.group = MemoryGroup(name, limit << 20, self._ledger)
+                self._undo.callback(self.group.close)
+            if any(one.archive == "direct_cp" for one in self._every()):
                 copier = self._ledger.folder / "direct_cp"
                 shutil.copy2(provision.copy_program(), copier)
                 copier.chmod(0o755)
@@ -130,6 +138,20 @@ class TestBed:
             self.close()
             raise
 
+    def _every(self) -> list[Conditions]:
+        """Return what all cells ask for."""
+        return [one for wanted in self._wanted.values() for one in wanted]
+
+    def _install(self) -> None:
+        """Install the programs that the workloads run; MachineError where that fails."""
+        wanted: dict[str, str] = {}
+        for conditions in self._every():
+            wanted |= self._workload_of(conditions).packages
+        try:
+            provision.install(wanted)
+        except provision.SetupError as error:
+            raise MachineError(str(error)) from None
+
     def close(self) -> None:
         """Undo everything that open did; safe to call twice."""
         self._undo.close()
@@ -137,6 +159,17 @@ class TestBed:
     def conditions(self, cell: Cell) -> Conditions:
         """Return what the cell asks for."""
         return matrix.conditions(self._experiment, self._preset, cell)
+
+    def client_cpus(self, conditions: Conditions) -> int:
+        """Return how many CPUs the clients have for themselves; 0: they share the server's.
+
+        Clients and server are apart if that is possible in all cells of the run, since cells that
+        share could not be compared with those that do not.
+        """
+        have = len(os.sched_getaffinity(0))
+        asked = [conditions.cpus or 0 for conditions in self._every()]
+        most = max((one for one in asked if one <= have), default=0)
+        return conditions.cpus or 0 if 0 < 2 * most <= have else 0
 
     def server(self, conditions: Conditions) -> Path:
         """Return the installed server that the conditions name."""
@@ -153,6 +186,9 @@ class TestBed:
             if reason := drives[name].unavailable(write_cache_of(drive, cell)):
                 return reason
         return ""
+
+    def _workload_of(self, conditions: Conditions) -> Workload:
+        return workloads.find(conditions.workload or self._experiment.workload)
 
     def _settings(self, conditions: Conditions) -> dict[str, str]:
         settings = {"max_connections": str(conditions.clients + 20)} | conditions.settings
@@ -177,7 +213,7 @@ class TestBed:
             self.drives.get("wal", self.drives["data"]).mount_point / "pg_wal" / folder,
             self._ledger,
         )
-        self.cluster.group = self._group
+        self.cluster.group = self.group
 
     def _make_templates(self) -> dict[str, Any]:
         """Load the clusters with the drives' timing off, and keep them."""
@@ -294,7 +330,7 @@ class TestBed:
     def _measure(self, cell: Cell, phases: Phases) -> dict[str, Any]:
         preset = self._preset
         conditions = self.conditions(cell)
-        workload = workloads.find(conditions.workload or self._experiment.workload)
+        workload = self._workload_of(conditions)
         with phases.phase("restore"):
             for name, drive in self.drives.items():
                 drive.restore()
@@ -307,10 +343,11 @@ class TestBed:
         with phases.phase("read"):
             # What the thread's machine had warm after 20 runs is read with the timing off.
             # Where memory is limited, the server reads by itself, on its own account.
-            if self._group is not None:
+            if self.group is not None:
                 workload.fill_memory(self)
             elif not workload.cold:
                 self.cluster.read_into_memory()
+            workload.prepare(self, preset)
         warm_up = None
         if preset.warm_up_seconds:
             with phases.phase("warm_up"):
@@ -330,7 +367,7 @@ class TestBed:
                 before = read_counters(connection)
                 busy = self._cpu_seconds()
             with phases.phase("measure"):
-                outcome = workload.measure(self, conditions, preset)
+                outcome, series = self._watched(lambda: workload.measure(self, conditions, preset))
             with phases.phase("count"):
                 drives = {name: drive.reading() for name, drive in self.drives.items()}
                 wait_until_alone(connection)
@@ -340,7 +377,7 @@ class TestBed:
                 with phases.phase("check"):
                     self._timing(False)
                     workload.check(connection)
-        limit = {"memory_limit_mb": self._group.limit / (1 << 20)} if self._group else {}
+        limit = {"memory_limit_mb": self.group.limit / (1 << 20)} if self.group else {}
         told = {name: axes.find(name).read_back(conditions, self) for name in cell}
         return {
             "figures": outcome.figures,
@@ -351,8 +388,21 @@ class TestBed:
             "write_cache": {name: drive.write_cache() for name, drive in self.drives.items()},
             "open_flags": outcome.open_flags,
             "values": outcome.values | limit,
+            "series": series | outcome.series,
             "read_back": {name: value for name, value in told.items() if value is not None},
         }
+
+    def _watched(self, measure: Callable[[], Outcome]) -> tuple[Outcome, dict[str, Series]]:
+        """Measure, and look meanwhile at what the experiment wants to see over time."""
+        if not self.series:
+            return measure(), {}
+        self._timeline = timeline = Timeline(self, self.series)
+        try:
+            outcome = measure()
+            timeline.look()
+        finally:
+            self._timeline = None
+        return outcome, timeline.series()
 
     def _timing(self, on: bool) -> None:
         for drive in self.drives.values():
@@ -362,6 +412,61 @@ class TestBed:
         """Processor time so far: of the server, and of the children that have ended (pgbench)."""
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         return CpuSeconds(self.cluster.cpu_seconds(), ended.ru_utime + ended.ru_stime)
+
+    def run_program(
+        self, command: list[str | Path], folder: Path, group: MemoryGroup | None = None
+    ) -> tuple[str, float]:
+        """Run a program as the server's user, in the group; return what it printed, and seconds.
+
+        RunFailed if it ends with an error.
+        """
+        begun = time.monotonic()
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            child = process.spawn(
+                group.waiting(command) if group else command,
+                as_server=True,
+                cwd=folder,
+                stdin=subprocess.PIPE if group else subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+            try:
+                if group:
+                    group.admit(child)
+                for _ in self.while_running(child):
+                    pass
+            finally:
+                process.end_group(child)
+                if group:
+                    group.kill()  # what it started and did not wait for
+            seconds = time.monotonic() - begun
+            output.seek(0)
+            errors.seek(0)
+            said = output.read().decode(errors="replace")
+            if child.returncode:
+                words = errors.read().decode(errors="replace").strip() or said.strip()
+                raise RunFailed(f"{command[0]} exited with {child.returncode}: {words[-500:]}")
+        return said, seconds
+
+    @functools.cache  # noqa: B019 - a test bed lasts as long as its process, or a test
+    def group_of(self, megabytes: int) -> MemoryGroup:
+        """Return a control group of so much memory, page cache included, for programs."""
+        name = f"wal-lab-{os.getpid()}-{megabytes}"
+        group = MemoryGroup(name, megabytes << 20, self._ledger)
+        self._undo.callback(group.close)
+        return group
+
+    def while_running(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+        """Yield now and then while the child runs, having looked at what is watched over time."""
+        while True:
+            try:
+                child.wait(LOOK_S)
+            except subprocess.TimeoutExpired:
+                if self._timeline:
+                    self._timeline.look()
+                yield
+            else:
+                return
 
     def run_pgbench(
         self,
@@ -389,18 +494,18 @@ class TestBed:
         )
         # A server with a deadlock is to fail the sample, not to hang the run.
         deadline = time.monotonic() + (HANGING + 10 * seconds if seconds else math.inf)
-        child = pgbench.start(*arguments, cpus=conditions.cpus)
+        child = pgbench.start(
+            *arguments, cpus=conditions.cpus, skipped=self.client_cpus(conditions)
+        )
         try:
             flags: dict[str, int] = {}
-            while (not flags or watch) and time.monotonic() < deadline:
-                try:
-                    child.wait(0.5)
-                    break
-                except subprocess.TimeoutExpired:
-                    if watch:
-                        watch()
+            for _ in self.while_running(child):
+                if watch:
+                    watch()
                 if not flags:
                     flags = open_flags(self.cluster.postmaster(), self.cluster.wal)
+                if (flags and not watch and not self._timeline) or time.monotonic() > deadline:
+                    break
             left = max(0.0, deadline - time.monotonic()) if seconds else None
             return pgbench.finish(child, log, left), flags
         finally:

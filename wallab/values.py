@@ -15,20 +15,31 @@ class Value(msgspec.Struct, frozen=True):
     title: str
     digits: int
     less_is_better: bool = False
+    ideal: str = ""
+    """The name of the figure that is its upper bound."""
 
 
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 
 VALUES = {
     "tps": Value("TPS", 1),
+    "rate": Value("transactions, requests or seeks/s", 1),
     "cpu_percent": Value("CPU, % of one core", 0),
     "context_switches_per_tx": Value("context switches/tx", 2),
-    "tpm": Value("New-Orders a minute, real", 0),
+    "tpm": Value("New-Orders a minute, real", 0, ideal="tpm_ideal"),
     "tpm_ideal": Value("ideal", 0),
     "tpm_share": Value("real / ideal, %", 1),
     "p90_s": Value("90th percentile, s", 3),
     "archived": Value("segments archived", 0),
     "archive_cached_mb": Value("archive in memory, MB", 0),
+    "client_cpus": Value("CPUs of the clients alone", 0),
+    "cache_full_s": Value("drive's cache full after, s", 1),
+    "file_write_mb_s": Value("files: written, MB/s", 1),
+    "file_rewrite_mb_s": Value("files: rewritten, MB/s", 1),
+    "file_read_mb_s": Value("files: read, MB/s", 1),
+    "creates_s": Value("files created/s", 0),
+    "fsyncs_s": Value("fsyncs/s", 1),
+    "file_p95_ms": Value("request p95, ms", 2, True),
     "scan_ms": Value("scan, ms", 0, True),
     "scan_mb_s": Value("scan, MB/s", 1),
     "drive_read_kb": Value("kB a drive read", 0),
@@ -64,6 +75,12 @@ def _cpu_percent(sample: "Sample") -> float | None:
         return None
     used = sample.cpu_seconds.server + sample.cpu_seconds.client
     return 100 * used / sample.figures.seconds
+
+
+def _cache_full(sample: "Sample") -> float | None:
+    """Return when the data drive's cache was full, in seconds."""
+    seen = sample.series.get("drive_cache_mb")
+    return seen.full_after if seen else None
 
 
 def _latency(name: str) -> Callable[["Sample"], float | None]:
@@ -115,6 +132,8 @@ def _data_busy(sample: "Sample") -> float | None:
 
 _DERIVED: dict[str, Callable[["Sample"], float | None]] = {
     "tps": _tps,
+    "rate": _tps,
+    "cache_full_s": _cache_full,
     "cpu_percent": _cpu_percent,
     **{name: _latency(name) for name in PERCENTILES},
     "server_cpu": lambda s: _each(s.cpu_seconds.server * 1000 if s.cpu_seconds else None, s),

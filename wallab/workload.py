@@ -23,10 +23,14 @@ class Measured(msgspec.Struct, frozen=True):
     connecting_ms: float
     course: Course | None = None
     """From pgbench's log of transactions, if it kept one."""
+    lasted_s: float | None = None
+    """How long all of it took, where what is counted was only a part."""
 
     @property
     def seconds(self) -> float:
-        """How long the transactions took, all together."""
+        """How long it took, all together."""
+        if self.lasted_s is not None:
+            return self.lasted_s
         return self.transactions / self.tps if self.tps else 0.0
 
 
@@ -70,10 +74,12 @@ class Pgbench:
         self._program = server / "bin" / "pgbench"
         self._environment = {"PGHOST": str(socket), "PGUSER": "postgres", "PGDATABASE": "postgres"}
 
-    def start(self, *arguments: str, cpus: int | None = None) -> subprocess.Popen[bytes]:
-        """Start pgbench, on the first so many CPUs; its output goes to pipes."""
+    def start(
+        self, *arguments: str, cpus: int | None = None, skipped: int = 0
+    ) -> subprocess.Popen[bytes]:
+        """Start pgbench, on so many CPUs after those skipped; its output goes to pipes."""
         return process.spawn(
-            process.pinned([self._program, *arguments], cpus),
+            process.pinned([self._program, *arguments], cpus, skipped),
             as_server=True,
             environment=self._environment,
             stdout=subprocess.PIPE,

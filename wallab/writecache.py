@@ -2,9 +2,12 @@
 
 from typing import Literal
 
-WriteCache = Literal["off", "on", "on-unflushed", "battery", "as-is"]
+WriteCache = Literal["off", "on", "on-unflushed", "battery", "battery-flushed", "as-is"]
 WRITE_CACHES: tuple[WriteCache, ...] = ("off", "on", "on-unflushed", "battery")
 """The states that a drive can be switched to; “as-is” is that of a directory."""
+
+SIMULATED: tuple[WriteCache, ...] = (*WRITE_CACHES, "battery-flushed")
+"""Those that a simulated drive has besides: there the kernel flushes although it need not."""
 
 # What the kernel is told: with “write through” it sends no flushes.
 # Controllers whose battery keeps their cache tell it that, too.
@@ -13,11 +16,13 @@ _KERNEL_MODE = {
     "on": "write back",
     "on-unflushed": "write through",
     "battery": "write through",
+    "battery-flushed": "write back",
     "as-is": "as-is",
 }
 
 
 def as_read_back(state: WriteCache) -> dict[str, str]:
     """Return what `Drive.write_cache` reads back in that state."""
-    drive = {"off": "off", "battery": "battery", "as-is": "as-is"}.get(state, "on")
+    own = {"off": "off", "battery": "battery", "battery-flushed": "battery", "as-is": "as-is"}
+    drive = own.get(state, "on")
     return {"drive": drive, "kernel": _KERNEL_MODE[state]}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from wallab import mounts
 from wallab.axis import Axis, one_of
 from wallab.conditions import Conditions
+from wallab.simulated import PROTECTED
 
 if TYPE_CHECKING:
     from wallab.testbed import TestBed
@@ -15,7 +16,7 @@ that the drive's cache writes through, so that nobody sends flushes."""
 
 
 class Barriers(Axis):
-    """on or off, with the drives' caches on in either case."""
+    """on or off, with the drives' caches on, or kept by their batteries, in either case."""
 
     last: ClassVar[bool] = True
 
@@ -23,12 +24,17 @@ class Barriers(Axis):
         one_of(value, ("on", "off"))
 
     def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.write_cache = "on"
+        flushed, unflushed = (
+            ("battery-flushed", "battery")
+            if conditions.profile in PROTECTED
+            else ("on", "on-unflushed")
+        )
+        conditions.write_cache = flushed
         if value == "off":
             if option := _OPTION.get(conditions.filesystem or ""):
                 conditions.mount_options = (*conditions.mount_options, option)
             else:
-                conditions.write_cache = "on-unflushed"
+                conditions.write_cache = unflushed
 
     def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
         """Return on if the kernel flushes any of the drives."""

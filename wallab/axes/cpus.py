@@ -1,4 +1,4 @@
-"""Axis cpus: how many CPUs server and clients may use."""
+"""Axis cpus: how many CPUs the server may use, and the clients."""
 
 import os
 from typing import TYPE_CHECKING, ClassVar
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 class Cpus(Axis):
     """The first so many CPUs of those that the lab may use; processes are pinned as they start.
+
+    The clients have as many others, if the machine has enough for every cell; else they share.
 
     An affinity belongs to a process, and so ends with it, however it ends.
     """

@@ -1,8 +1,13 @@
 """Axis workload: what the clients do."""
 
+from typing import TYPE_CHECKING
+
 from wallab import workloads
 from wallab.axis import Axis
 from wallab.conditions import Conditions
+
+if TYPE_CHECKING:
+    from wallab.testbed import TestBed
 
 
 class WorkloadAxis(Axis):
@@ -13,3 +18,6 @@ class WorkloadAxis(Axis):
 
     def apply(self, value: str, conditions: Conditions) -> None:
         conditions.workload = value
+
+    def lacks(self, value: str, conditions: Conditions, bed: "TestBed") -> str:
+        return workloads.find(value).lacking()

@@ -50,7 +50,7 @@ def gate(found: Against, percent: float) -> int:
     "kind",
     default="text",
     show_default=True,
-    type=click.Choice([*tabulation.FORMATS, *tabulation.PAGES]),
+    type=click.Choice(tabulation.KINDS),
 )
 @click.option(
     "--rows",

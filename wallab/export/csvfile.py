@@ -29,7 +29,8 @@ def render(table: Table) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    evidence = [field.name for field in msgspec.structs.fields(Evidence)]
+    # That the cache is kept follows from the cell.
+    evidence = [f.name for f in msgspec.structs.fields(Evidence) if f.name != "kept"]
     axes: list[str] = []
     further = [name for name in table.values if name != "tps"]
     cut = any(cell and cell.durability for row in table.rows for cell in row.cells)

@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from wallab import evidence
 from wallab.estimate import Estimate
-from wallab.export import footnotes, plots, text
+from wallab.export import curves, footnotes, plots, text
+from wallab.export.svg import Drawing
 from wallab.manifest import Manifest
 from wallab.samples import Sample
 from wallab.summary import Summary
@@ -127,7 +128,7 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                     reasons=footnotes.reasons(cell),
                     heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
                     samples=tuple(own),
-                    course=Markup(course.inline()) if course else None,  # noqa: S704 - svg escapes
+                    course=_inline(course),
                 )
             )
             number += 1
@@ -206,6 +207,10 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
+def _inline(drawing: Drawing | None) -> Markup | None:
+    return Markup(drawing.inline()) if drawing else None  # noqa: S704 - svg escapes
+
+
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
@@ -246,7 +251,9 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         title_of=value_title,
         floor=_floor(table),
         heads=plots.HEADS,
-        drift=Markup(plots.drift(samples, table.values[0]).inline()),  # noqa: S704 - svg escapes
+        curves=_inline(curves.along(table)),
+        over_time=_inline(curves.over_time(table, samples)),
+        drift=_inline(plots.drift(samples, table.values[0])),
         samples=samples,
         measured=sum(1 for s in samples if s.state == "measured"),
         phases=_phases(plan, samples),

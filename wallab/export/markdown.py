@@ -1,6 +1,7 @@
 """The table as Markdown, for a mailing list or a pull request."""
 
 from wallab.export import footnotes, text
+from wallab.reference import Beside
 from wallab.summary import Summary
 from wallab.table import Table, value_title
 from wallab.values import VALUES
@@ -37,6 +38,20 @@ def _lines(table: Table) -> list[tuple[str, text.Show]]:
     return lines
 
 
+def _beside(published: Beside) -> list[str]:
+    """Return the lines of a published table."""
+    heads = [published.title, *published.columns]
+    return [
+        "",
+        "| " + " | ".join(map(escape, heads)) + " |",
+        "| " + " | ".join(["---"] + ["---:"] * len(published.columns)) + " |",
+        *(
+            "| " + " | ".join([escape(name), *(f"{one:g}" for one in figures)]) + " |"
+            for name, figures in published.lines.items()
+        ),
+    ]
+
+
 def render(table: Table) -> str:
     """Return the table with intervals, and the published figure in brackets."""
     lines_of_row = _lines(table)
@@ -56,6 +71,8 @@ def render(table: Table) -> str:
         ]
         for number, (title, show) in enumerate(lines_of_row):
             shown = [show(cell) if cell else "" for cell in row.cells]
+            if number and not any(shown):
+                continue
             head = [*(titles if number == 0 else [""] * len(titles)), *([title] if label else [])]
             lines.append("| " + " | ".join([*map(escape, head), *shown]) + " |")
     about = "± half of the 95% interval"
@@ -72,4 +89,7 @@ def render(table: Table) -> str:
     ]
     if reasons:
         reasons = ["", f"{footnotes.TITLE}:", "", *reasons]
-    return "\n".join([*lines, "", f"{about}.", *notes, *reasons]) + "\n"
+    beside = [
+        line for one in (table.reference.table if table.reference else ()) for line in _beside(one)
+    ]
+    return "\n".join([*lines, *beside, "", f"{about}.", *notes, *reasons]) + "\n"

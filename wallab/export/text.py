@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from wallab import evidence
 from wallab.export import footnotes, grid
+from wallab.reference import Beside
 from wallab.summary import Summary
 from wallab.table import Table, axis_title, value_title
 from wallab.values import VALUES
@@ -194,6 +195,18 @@ def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:
     return "\n".join(lines)
 
 
+def _beside(published: Beside) -> str:
+    """A published table as it was printed: a line a figure."""
+    lines = [["", *published.columns]]
+    lines += [[name, *(f"{one:g}" for one in figures)] for name, figures in published.lines.items()]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    ]
+    return "\n".join([shown[0], "-+-".join("-" * width for width in widths), *shown[1:]])
+
+
 def render(table: Table) -> str:
     """Return the table, the published one beside it, and what explains the figures."""
     parts = [table.title, table.subtitle, ""]
@@ -233,6 +246,8 @@ def render(table: Table) -> str:
         ]
     if explained := footnotes.by_row(table):
         parts += [footnotes.TITLE, _reasons(explained), ""]
+    for beside in table.reference.table if table.reference else ():
+        parts += [beside.title, _beside(beside), ""]
     notes = footnotes.remarks(table)
     for text, where in table.notes:
         places = "; ".join(f"{row}, {column}" for row, column in where[:6])

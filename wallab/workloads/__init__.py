@@ -1,12 +1,17 @@
 """What the clients do: the workloads that an experiment may name, each a module."""
 
 from wallab.errors import LabError
-from wallab.workloads import builtin, scan, tpcc
+from wallab.workloads import bonnie, builtin, scan, sysbench, tpcc
 from wallab.workloads.base import Workload
 
 _KINDS: dict[str, Workload] = {
     name: builtin.Builtin(name) for name in ("tpcb-like", "simple-update", "select-only")
-} | {"scan": scan.Scan(), "tpcc": tpcc.Tpcc()}
+} | {
+    "scan": scan.Scan(),
+    "tpcc": tpcc.Tpcc(),
+    "bonnie": bonnie.Bonnie(),
+    "sysbench": sysbench.Sysbench(),
+}
 
 
 def find(name: str) -> Workload:

@@ -9,6 +9,7 @@ import psycopg
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
 from wallab.contextswitches import ContextSwitches
+from wallab.timeline import Series
 from wallab.workload import Measured, NothingDone
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """How the kernel saw the WAL segment opened -> number of server processes."""
     values: dict[str, float] = msgspec.field(default_factory=dict)
     """Further figures; `wallab.values` names them."""
+    series: dict[str, Series] = {}
+    """What only the workload can tell over time; `wallab.gauges` names it."""
 
 
 class Workload:
@@ -34,12 +37,21 @@ class Workload:
 
     checked: ClassVar[bool] = False
     """Whether the data are checked after every sample."""
+    packages: ClassVar[dict[str, str]] = {}
+    """Debian package -> program of it, that is installed when the workload is to run."""
     writes: bool = True
     """Whether its transactions write WAL, so that the WAL's counters explain its figures."""
 
     def load(self, server: Path, cluster: Cluster, scale: int) -> None:
         """Create and fill the tables in the running cluster; LabError if that fails."""
         raise NotImplementedError
+
+    def lacking(self) -> str:
+        """Say why this machine cannot run it; nothing if it can."""
+        return ""
+
+    def prepare(self, bed: "TestBed", preset: "Preset") -> None:
+        """Make what a sample needs besides the tables; in no drive's time."""
 
     def fill_memory(self, bed: "TestBed") -> None:
         """Let a server whose memory is limited read what its machine had warm; in no drive's time.
@@ -76,7 +88,9 @@ class Workload:
             logged=True,
             watch=switches.look if switches else None,
         )
-        outcome = Outcome(figures, flags)
+        outcome = Outcome(figures, flags, series=per_second(bed, figures))
+        if conditions.cpus:
+            outcome.values["client_cpus"] = float(bed.client_cpus(conditions))
         if switches and (rate := switches.per_second()) is not None:
             outcome.values["context_switches_per_tx"] = rate / figures.tps
         return outcome
@@ -88,3 +102,29 @@ class Workload:
         """Say in a few words what a sample is, for the table's second line."""
         amount = f"-T {preset.seconds}" if preset.seconds else f"-t {preset.transactions}"
         return f"pgbench -s {preset.scale} -c {preset.clients} {amount}"
+
+
+def per_second(bed: "TestBed", figures: Measured) -> dict[str, Series]:
+    """Return the transactions of each second, if they are wanted and were logged."""
+    if "rate" not in bed.series or not figures.course or not figures.course.per_second:
+        return {}
+    counts = figures.course.per_second
+    ends = tuple(float(second) for second in range(1, len(counts) + 1))
+    return {"rate": Series(ends, tuple(map(float, counts)))}
+
+
+def prewarm(bed: "TestBed", schema: str) -> None:
+    """Read the tables, then their indexes, which every transaction takes, and so are kept.
+
+    What the limit of memory does not hold, the kernel drops while it reads.
+    """
+    with bed.cluster.connect() as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
+        connection.execute(
+            """
+            SELECT pg_prewarm(oid, 'read') FROM (
+                SELECT oid FROM pg_class
+                WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'i')
+                ORDER BY relkind DESC, pg_relation_size(oid) DESC) AS relations""",
+            [schema],
+        )

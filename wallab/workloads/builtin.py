@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
 from wallab.workload import Pgbench
-from wallab.workloads.base import Workload
+from wallab.workloads.base import Workload, prewarm
 
 if TYPE_CHECKING:
     from wallab.matrix import Preset
@@ -24,16 +24,8 @@ class Builtin(Workload):
         Pgbench(server, cluster.socket).load(scale)
 
     def fill_memory(self, bed: "TestBed") -> None:
-        """Read the tables, then their indexes, which every transaction takes, and so are kept.
-
-        What the limit does not hold, the kernel drops while it reads.
-        """
-        with bed.cluster.connect() as connection:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
-            connection.execute("""
-                SELECT pg_prewarm(oid, 'read') FROM (
-                    SELECT oid FROM pg_class WHERE relname ^@ 'pgbench_' AND relkind IN ('r', 'i')
-                    ORDER BY relkind DESC, pg_relation_size(oid) DESC) AS relations""")
+        """Read pgbench's tables."""
+        prewarm(bed, "public")
 
     def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
         return ["-b", self._name]

@@ -5,18 +5,18 @@ and the consistency conditions. Not as there: there are no menus, deliveries are
 people may be faster by a factor, the preset's pace.
 """
 
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import psycopg
 
+from wallab import pagecache
 from wallab.axes.amount import TERMINALS
 from wallab.cluster import Cluster
 from wallab.conditions import Conditions
 from wallab.workload import RunFailed
-from wallab.workloads.base import Outcome, Workload
+from wallab.workloads.base import Outcome, Workload, prewarm
 
 if TYPE_CHECKING:
     from wallab.matrix import Preset
@@ -74,6 +74,10 @@ class Tpcc(Workload):
                 connection.execute(text.replace("{warehouses}", str(scale)).encode())
             connection.execute("VACUUM ANALYZE")
 
+    def fill_memory(self, bed: "TestBed") -> None:
+        """Read the warehouses."""
+        prewarm(bed, "tpcc")
+
     def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
         """Write a script for each transaction where the clients may read it."""
         arguments = ["-D", f"warehouses={conditions.scale}"]
@@ -100,7 +104,7 @@ class Tpcc(Workload):
             "tpm_share": 100 * found["tpm"] / ideal,
             "archived": float(archived[0]),
             "archive_failures": float(archived[1]),
-            "archive_cached_mb": cached(bed.archive) / 1e6,
+            "archive_cached_mb": pagecache.resident(bed.archive) / 1e6,
         }
         outcome.values.update(found | values)
         return outcome
@@ -144,13 +148,3 @@ def inconsistencies(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int
     """Return the consistency conditions that are broken -> how many rows break them."""
     rows = connection.execute((SQL / "consistency.sql").read_bytes()).fetchall()
     return {number: count for number, count in rows if count}
-
-
-def cached(folder: Path) -> int:
-    """Return how many bytes of the folder's files are in the page cache."""
-    files = [str(file) for file in folder.iterdir()] if folder.is_dir() else []
-    if not files:
-        return 0
-    command = ["fincore", "--bytes", "--noheadings", "--output", "RES", *files]
-    shown = subprocess.run(command, capture_output=True, text=True)
-    return sum(map(int, shown.stdout.split()))
