@@ -238,7 +238,9 @@ def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
         tabulation.results_of(run, cuts=[folder])
 
 
-@pytest.mark.parametrize("name", ["power-cuts", "power-cuts-15", "power-cuts-others"])
+@pytest.mark.parametrize(
+    "name", ["power-cuts", "power-cuts-15", "power-cuts-others", "power-cuts-15-others"]
+)
 def test_example_gives_the_same_table_again(name: str) -> None:
     folder = paths.RESULTS / f"example-{name}"
     assert display.render(conduct.report(folder)) == (folder / "table.txt").read_text()
