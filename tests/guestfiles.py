@@ -16,7 +16,7 @@ from wallab import paths
 
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "ata_piix", "virtio_scsi", "megaraid_sas", "sd_mod", "nvme",
-    "virtio_blk", "dm_mod", "crc32c_generic", "ext4",
+    "virtio_blk", "dm_mod", "raid1", "crc32c_generic", "ext4",
 )  # fmt: skip
 """What the guest's kernel loads, in this order, each after what it depends on."""
 

@@ -198,28 +198,67 @@ def test_host_that_does_not_let_its_guest_switch(bench: Bench) -> None:
             assert (counters["flushes"] > 0) == flushed
 
 
-def test_disks_below_a_mapped_device(bench: Bench) -> None:
-    """A volume over two disks, as LVM makes it: both are found and switched."""
-    disks = "ata", "scsi"
-    half = 40 << 11  # sectors of 40 MB
+BELOW_MB = 40
+"""What each of two disks gives to a volume."""
+
+
+@contextlib.contextmanager
+def mapped(bench: Bench, disks: tuple[str, str]) -> Iterator[str]:
+    """A volume of the device mapper, one disk behind the other, as LVM makes it."""
+    sectors = BELOW_MB << 11
     table = "".join(
-        f"{number * half} {half} linear /dev/{bench.names[disk]} 0\n"
+        f"{number * sectors} {sectors} linear /dev/{bench.names[disk]} 0\n"
         for number, disk in enumerate(disks)
     )
     # Nobody makes a name for it below /dev/mapper here.
     create = "dmsetup create volume --noudevsync --noudevrules"
     bench.guest.run("sh", "-c", f"printf %s '{table}' | {create}")
     try:
-        with bench.opened("volume", "dm-0") as directory:
-            for state, flushed in (("off", False), ("on-unflushed", False), ("on", True)):
-                found = bench.guest.ask("set", directory, state)
-                assert found["drive"] == ("off" if state == "off" else "on")
-                for disk in disks:
-                    assert bench.guest.ask("state", bench.names[disk])[0] == found["drive"]
-                counters = bench.counted(lambda: bench.guest.ask("sync", directory), *disks)
-                assert (counters["flushes"] > 0) == flushed
-                assert (counters["fua_writes"] == counters["writes"]) == (state == "off")
+        yield "dm-0"
     finally:
         bench.guest.run("dmsetup", "remove", "--noudevsync", "--noudevrules", "volume")
+
+
+@contextlib.contextmanager
+def mirrored(bench: Bench, disks: tuple[str, str]) -> Iterator[str]:
+    """A mirror of the kernel's md, made as mdadm --build does (Documentation/admin-guide/md)."""
+    array = "md127"
+    place = f"/sys/block/{array}/md"
+    settings = [
+        ("metadata_version", "none"),
+        ("level", "raid1"),
+        ("raid_disks", str(len(disks))),
+        ("component_size", str(BELOW_MB << 10)),
+    ]
+    for number, disk in enumerate(disks):
+        name = bench.names[disk]
+        device = bench.guest.run("cat", f"/sys/block/{name}/dev").strip()
+        settings += [("new_dev", device), (f"dev-{name}/slot", str(number))]
+    settings += [("resync_start", "none"), ("array_state", "active")]
+    bench.guest.run("sh", "-c", f"echo {array} > /sys/module/md_mod/parameters/new_array")
+    try:
+        for name, value in settings:
+            bench.guest.run("sh", "-c", f"echo {value} > {place}/{name}")
+        yield array
+    finally:
+        bench.guest.run("sh", "-c", f"echo clear > {place}/array_state")
+
+
+@pytest.mark.parametrize("volume", [mapped, mirrored])
+def test_disks_below_a_volume(
+    bench: Bench,
+    volume: Callable[[Bench, tuple[str, str]], contextlib.AbstractContextManager[str]],
+) -> None:
+    """Both disks are found and switched."""
+    disks = "ata", "scsi"
+    with volume(bench, disks) as device, bench.opened("volume", device) as directory:
+        for state, flushed in (("off", False), ("on-unflushed", False), ("on", True)):
+            found = bench.guest.ask("set", directory, state)
+            assert found["drive"] == ("off" if state == "off" else "on")
+            for disk in disks:
+                assert bench.guest.ask("state", bench.names[disk])[0] == found["drive"]
+            counters = bench.counted(lambda: bench.guest.ask("sync", directory), *disks)
+            assert (counters["flushes"] > 0) == flushed
+            assert (counters["fua_writes"] == counters["writes"]) == (state == "off")
     for disk in disks:
         assert bench.guest.ask("state", bench.names[disk]) == ["on", "write back"]
