@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 from smallrun import run_small
 
-from wallab import jsonfile, manifest, mounts, paths
+from wallab import drivetrace, jsonfile, manifest, mounts, paths
 from wallab.builder import Server
 from wallab.errors import MachineError
 from wallab.ledger import Ledger
@@ -388,10 +387,6 @@ def drive(tmp_path: Path) -> Iterator[SimulatedDrive]:
     assert wait_for_nothing(5) == {}
 
 
-RECORD = struct.Struct("<12qIHH")
-"""A record of a trace; drive/TRACE.md."""
-
-
 def test_sequential_fdatasync_waits_a_revolution_each(
     drive: SimulatedDrive, tmp_path: Path
 ) -> None:
@@ -416,18 +411,17 @@ def test_sequential_fdatasync_waits_a_revolution_each(
     drive.control.ask("trace off")
     os.close(descriptor)
     drive.timing(False)
-    data = trace.read_bytes()
-    turn = struct.unpack_from("<q", data, 16)[0]
+    recorded = drivetrace.read(trace)
+    turn = recorded.revolution_ns
     assert turn == pytest.approx(1e9 / 120, abs=1)
-    writes = [fields for fields in RECORD.iter_unpack(data[64:]) if fields[13] == 1]
+    writes = [request for request in recorded.requests if request.kind == "write"]
     assert len(writes) == count
-    assert {fields[12] for fields in writes} == {16}
+    assert {write.count for write in writes} == {16}
     assert rate <= 124  # never faster than the platter, however late the machine
     same_track = 0
     for before, after in itertools.pairwise(writes):
-        rest = (after[4] - before[4]) % turn
-        transfer = after[10]
-        if abs(rest - transfer) < turn * 1e-4:
+        rest = (after.done - before.done) % turn
+        if abs(rest - after.transfer) < turn * 1e-4:
             same_track += 1
     # 960 sectors are on one track or two.
     assert same_track >= count - 3

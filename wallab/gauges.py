@@ -57,7 +57,7 @@ def _archived(bed: "TestBed") -> float | None:
 
 
 GAUGES = {
-    "rate": Gauge("a second", "a second"),
+    "rate": Gauge("transactions, requests or seeks", "a second"),
     "drive_cache_mb": Gauge("in the drive's cache only", "MB", _dirty, _cache_size),
     "page_cache_mb": Gauge("page cache", "MB", _page_cache, _memory),
     "archive_cached_mb": Gauge("of it archived WAL", "MB", _archived),

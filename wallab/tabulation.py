@@ -91,17 +91,23 @@ def table_of(folder: Path) -> Table:
     return results_of(folder).table
 
 
-def render(found: Results, kind: str) -> str:
-    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+def _content(found: Results, kind: str) -> str | None:
+    """Return the results in one of KINDS; None if the run has nothing to draw for it."""
     if kind in DRAWINGS:
         drawing = DRAWINGS[kind](found)
-        if drawing is None:
-            raise LabError(
-                f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
-                "an experiment that looks at figures over time"
-            )
-        return drawing.file()
+        return drawing.file() if drawing else None
     return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
+
+
+def render(found: Results, kind: str) -> str:
+    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+    content = _content(found, kind)
+    if content is None:
+        raise LabError(
+            f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
+            "an experiment that looks at figures over time"
+        )
+    return content
 
 
 def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
@@ -119,10 +125,11 @@ def write_files(folder: Path) -> Table:
     """
     found = results_of(folder)
     for kind, file in FILES.items():
-        if kind in DRAWINGS and DRAWINGS[kind](found) is None:
+        content = _content(found, kind)
+        if content is None:
             continue
         try:
-            (folder / file).write_text(render(found, kind))
+            (folder / file).write_text(content)
         except OSError as error:
             raise MachineError(
                 f"{folder / file}: {error.strerror}; all samples are kept: scripts/tabulate "

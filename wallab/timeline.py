@@ -32,10 +32,9 @@ class Series(msgspec.Struct, frozen=True):
         """The second in which the limit was reached; None if it was not."""
         if self.limit is None:
             return None
+        full = FULL * self.limit
         found = zip(self.seconds, self.figures, strict=True)
-        return next(
-            (second for second, figure in found if figure >= FULL * (self.limit or 0)), None
-        )
+        return next((second for second, figure in found if figure >= full), None)
 
 
 class Timeline:

@@ -253,8 +253,7 @@ def over_time(table: Table, samples: Sequence[Sample]) -> Drawing | None:
     x = 8.0
     for name in names:
         drawing.line(x, 54, x + 18, 54, roles[name])
-        title = f"{GAUGES[name].title}, {GAUGES[name].unit}" if name != "rate" else (
-            VALUES["rate"].title)  # fmt: skip
+        title = f"{GAUGES[name].title}, {GAUGES[name].unit}"
         drawing.text(x + 23, 58, title, "muted")
         x += 40 + 6.4 * len(title)
     y0 = float(head)

@@ -197,14 +197,8 @@ def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:
 
 def _beside(published: Beside) -> str:
     """A published table as it was printed: a line a figure."""
-    lines = [["", *published.columns]]
-    lines += [[name, *(f"{one:g}" for one in figures)] for name, figures in published.lines.items()]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = [
-        " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-        for line in lines
-    ]
-    return "\n".join([shown[0], "-+-".join("-" * width for width in widths), *shown[1:]])
+    lines = [[name, *(f"{one:g}" for one in figures)] for name, figures in published.lines.items()]
+    return grid.lay_out([["", *published.columns], *lines], 1)
 
 
 def render(table: Table) -> str:
