@@ -131,7 +131,6 @@ def docker(
         imagebase.provide_cache(found, source18, tmp_path_factory.mktemp("cache"))
         arguments = [
             "--build-arg", f"BASE={imagebase.BASE}", "--build-arg", f"CACHE={imagebase.CACHE}",
-            "--build-arg", "VARIANTS=stock both",
         ]  # fmt: skip
         # One's own engine is Debian's, which has BuildKit built in.
         kit = {"DOCKER_BUILDKIT": "1"} if found.own else {}
@@ -319,7 +318,7 @@ def test_other_commands(image: Image) -> None:
     assert result.stdout.splitlines()[1:] == ["/opt/wal-lab"], result.stderr
 
 
-@pytest.mark.parametrize("command", [("build-variant", "committed"), ("test",)])
+@pytest.mark.parametrize("command", [("build-variant", "both", "--source", "17"), ("test",)])
 def test_what_needs_a_compiler_is_refused(image: Image, command: tuple[str, ...]) -> None:
     result = image.run(command=command)
     assert result.returncode == 3
@@ -342,7 +341,7 @@ def test_other_builders_build_it_too(name: str, request: pytest.FixtureRequest) 
     engine: Engine = request.getfixturevalue(name)
     build(
         engine, "pruned", "--build-arg", f"BASE={BUILDER}",
-        "--build-arg", f"CACHE={imagebase.BASE}", "--build-arg", "VARIANTS=stock both",
+        "--build-arg", f"CACHE={imagebase.BASE}",
         DOCKER_BUILDKIT="0",
     )  # fmt: skip
 
