@@ -3,11 +3,14 @@
 import contextlib
 import itertools
 import json
+import mmap
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -425,6 +428,32 @@ def test_sequential_fdatasync_waits_a_revolution_each(
             same_track += 1
     # 960 sectors are on one track or two.
     assert same_track >= count - 3
+
+
+def test_timing_of_a_busy_drive(drive: SimulatedDrive) -> None:
+    """Readers who leave no moment without requests do not keep the timing from being switched."""
+    end = threading.Event()
+
+    def read(seed: int) -> None:
+        places = random.Random(seed)
+        block = mmap.mmap(-1, 4096)
+        descriptor = os.open(drive.loop.path, os.O_RDONLY | os.O_DIRECT)
+        while not end.is_set():
+            os.preadv(descriptor, [block], 4096 * places.randrange(drive.size // 4096))
+        os.close(descriptor)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(32)]
+    for reader in readers:
+        reader.start()
+    try:
+        for on in (True, False) * 3:
+            drive.timing(on)
+            assert drive.control.ask("state")["timing"] == ("on" if on else "off")
+            time.sleep(0.5)
+    finally:
+        end.set()
+        for reader in readers:
+            reader.join()
 
 
 def test_write_cache_is_read_back(drive: SimulatedDrive) -> None:

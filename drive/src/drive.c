@@ -11,8 +11,8 @@
 
 /* The last stretch before a completion is spent awake: waking up takes about this. */
 #define SPIN_NS 20000
-/* How long a switch waits for a moment without requests. */
-#define IDLE_WAIT_NS (5 * NS_PER_SECOND)
+/* How long a switch waits for the requests in flight: a flush of a full cache may take it. */
+#define IDLE_WAIT_NS (60 * NS_PER_SECOND)
 
 #define TIMER_PRIORITY 20
 
@@ -91,6 +91,7 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     pthread_condattr_init(&cond);
     pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &cond);
+    pthread_cond_init(&d->admitting, &cond);
     if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->content.medium) ||
         !content_init(&d->content, size, p, &d->model.cache))
         return false;
@@ -161,6 +162,7 @@ void drive_stop(struct drive *d)
     pthread_mutex_lock(&d->lock);
     d->stop = true;
     pthread_cond_signal(&d->wake);
+    pthread_cond_broadcast(&d->admitting);
     pthread_mutex_unlock(&d->lock);
     pthread_join(d->timer, NULL);
     drive_trace(d, NULL);
@@ -193,6 +195,8 @@ static void unlock_and_deliver(struct drive *d)
 void drive_submit(struct drive *d, struct operation *o)
 {
     pthread_mutex_lock(&d->lock);
+    while (d->held && !d->stop)
+        pthread_cond_wait(&d->admitting, &d->lock);
     model_submit(&d->model, &o->request, drive_clock());
     unlock_and_deliver(d);
 }
@@ -273,11 +277,12 @@ const char *drive_timing(struct drive *d, bool on)
     struct timespec moment = {.tv_nsec = 1000000};
     bool idle;
 
-    /* Between two requests; a busy drive has such moments, if short ones. */
+    /* New requests wait meanwhile: a busy drive may have no moment without any. */
     for (;;) {
         lock_at_present(d);
         idle = d->model.in_flight == 0;
-        if (idle || drive_clock() > give_up)
+        d->held = !idle && drive_clock() <= give_up;
+        if (!d->held)
             break;
         unlock_and_deliver(d);
         nanosleep(&moment, NULL);
@@ -286,6 +291,7 @@ const char *drive_timing(struct drive *d, bool on)
         model_settle(&d->model);
         model_set_timing(&d->model, on);
     }
+    pthread_cond_broadcast(&d->admitting);
     unlock_and_deliver(d);
     return idle ? NULL : in_flight;
 }

@@ -26,6 +26,8 @@ struct drive {
     pthread_cond_t wake;
     pthread_t timer;
     bool stop;
+    bool held; /* requests wait for `admitting` before they arrive */
+    pthread_cond_t admitting;
     bool realtime;
     int64_t armed; /* when the timer thread looks again */
     int64_t size;
