@@ -27,7 +27,8 @@ PREPARED = [
     "wal reset", "data reset", "count",
 ]  # fmt: skip
 MEASURING = ["measure", "wal reading", "data reading", "count"]
-UNDONE = ["wal timing off", "data timing off", "stop", "wal unmount", "data unmount"]
+UNDONE = ["wal timing off", "data timing off", "stop", "wal unmount", "data unmount",
+          "wal forget", "data forget"]  # fmt: skip
 
 
 class Journal:

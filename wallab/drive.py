@@ -85,6 +85,13 @@ class Drive(abc.ABC):
         """Bring the kept content back; the drive must be unmounted."""
 
     @abc.abstractmethod
+    def forget(self) -> None:
+        """Let go of what is kept beside the snapshot, if that costs memory; of an unmounted drive.
+
+        Only restore may follow.
+        """
+
+    @abc.abstractmethod
     def reset(self) -> None:
         """Count from zero."""
 

@@ -129,6 +129,9 @@ class DirectoryDrive(Drive):
         shutil.rmtree(self.mount_point)
         _copy(self._kept, self.mount_point)
 
+    def forget(self) -> None:
+        """Nothing: it takes no memory, and the next restore removes the files."""
+
     def reset(self) -> None:
         """Count from zero."""
         self._zero = self._count()

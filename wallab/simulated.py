@@ -222,6 +222,10 @@ class SimulatedDrive(Drive):
         self.loop.forget()
         self.control.ask_idle("restore")
 
+    def forget(self) -> None:
+        """Give the memory back that the drive's content takes beyond the snapshot."""
+        self.restore()
+
     def reset(self) -> None:
         """Count from zero."""
         self.control.ask("reset")

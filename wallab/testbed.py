@@ -326,6 +326,9 @@ class TestBed:
             self.cluster.stop(signal.SIGQUIT)
         for drive in self.drives.values():
             drive.unmount()
+        # An experiment may have many drives, and uses a few at a time.
+        for drive in self.drives.values():
+            drive.forget()
 
     def _measure(self, cell: Cell, phases: Phases) -> dict[str, Any]:
         preset = self._preset
