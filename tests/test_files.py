@@ -107,7 +107,7 @@ min_wal_size = "128MB"
 [experiment.small.preset.smoke]
 about = "for tests"
 scale = 1
-files_mb = 64
+files_mb = 128
 clients = 2
 seconds = 2
 warm_up_seconds = 0
