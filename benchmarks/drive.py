@@ -211,8 +211,9 @@ def main() -> int:
             drive.unmount()
             parallelism(drive)
         memory(ledger)
-        for gib in PARTITIONS_GIB if len(sys.argv) > 1 else ():
-            postgres(Path(sys.argv[1]), gib, ledger)
+        if len(sys.argv) > 1:
+            for gib in PARTITIONS_GIB:
+                postgres(Path(sys.argv[1]), gib, ledger)
     except MachineError as error:
         print(f"drive: {error}", file=sys.stderr)
         return error.exit_code
