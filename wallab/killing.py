@@ -125,7 +125,7 @@ def runs(
     seed: int,
     what: Sequence[str],
     options: Sequence[str | Path],
-    folder: Path,
+    home: Path,
     work: Work,
     *,
     within: float = 30,
@@ -133,48 +133,66 @@ def runs(
     """Kill -9 `scripts/run-matrix WHAT OPTIONS` so many times, resume it, and finish it.
 
     Every other kill comes within so many seconds of the start, and those between within a third of
-    that after another sample, however slow the machine is. The run goes to `folder`. Returns how
-    many samples the kills found; LeftBehindError if one was lost or doubled, or anything stayed on
-    the machine after the next command.
+    that after another sample, however slow the machine is. A run that ends before the kills do is
+    followed by another; they go to folders below `home`. Returns how many samples the kills found;
+    LeftBehindError if one was lost or doubled, or anything stayed on the machine after the next
+    command.
     """
     chance = random.Random(seed)  # noqa: S311
-    samples = SampleFile(folder / run.SAMPLES)
-    first = command_of("run-matrix", *what, *options, "--output", folder, "--seed", str(seed))
-    resume = command_of("run-matrix", *options, "--resume", folder)
-
-    def command() -> list[str]:
-        # A run is one once it has its manifest.
-        return resume if (folder / run.MANIFEST).exists() else first
-
     found: Counter[str] = Counter()
-    before = samples.read()
-
-    def measures() -> bool:
-        return len(samples.read()) > len(before)
-
+    one = _Run(home / "1", what, options, seed)
     for number in range(count):
         late = number % 2 == 1
         delay = chance.uniform(0, within / 3 if late else within)
         where = f"kill {number + 1}, {delay:.3f} s after {'a sample' if late else 'the start'}"
         work.update(number / count, where)
-        in_time = kill(command(), delay, signal.SIGKILL, measures if late else lambda: True)
+        in_time = kill(one.command(), delay, signal.SIGKILL, one.measures if late else lambda: True)
         finish(command_of("drive", "restore"))
         _expect_nothing(where)
-        after = samples.read()
-        if after[: len(before)] != before:
-            raise LeftBehindError(f"{where}: samples were lost")
-        found[f"{len(after) - len(before)} samples"] += 1
-        before = after
-        if not in_time:
-            break
-    finish(command())
-    points = [(sample.round, tuple(sample.cell.items())) for sample in samples.read()]
-    if len(points) != len(set(points)):
-        raise LeftBehindError("a sample was measured twice")
-    if samples.read()[: len(before)] != before:
-        raise LeftBehindError("samples were lost")
-    _expect_nothing("after the run")
+        found["ended before" if not in_time else f"{one.added(where)} samples"] += 1
+        if in_time and number + 1 < count:
+            continue
+        one.finish()
+        one = _Run(home / f"{number + 2}", what, options, seed)
     return found
+
+
+class _Run:
+    """A run of the matrix that is killed now and then."""
+
+    def __init__(
+        self, folder: Path, what: Sequence[str], options: Sequence[str | Path], seed: int
+    ) -> None:
+        self._folder = folder
+        self._samples = SampleFile(folder / run.SAMPLES)
+        self._before = self._samples.read()
+        output = ("--output", folder, "--seed", str(seed))
+        self._first = command_of("run-matrix", *what, *options, *output)
+        self._resume = command_of("run-matrix", *options, "--resume", folder)
+
+    def command(self) -> list[str]:
+        """Return what begins or resumes it: a run is one once it has its manifest."""
+        return self._resume if (self._folder / run.MANIFEST).exists() else self._first
+
+    def measures(self) -> bool:
+        """Whether there is another sample than at the last kill."""
+        return len(self._samples.read()) > len(self._before)
+
+    def added(self, where: str) -> int:
+        """Return how many samples came since the last call; LeftBehindError if one was lost."""
+        before, self._before = self._before, self._samples.read()
+        if self._before[: len(before)] != before:
+            raise LeftBehindError(f"{where}: samples were lost")
+        return len(self._before) - len(before)
+
+    def finish(self) -> None:
+        """Bring it to its end; LeftBehindError if a sample was lost or doubled."""
+        finish(self.command())
+        self.added("after the run")
+        points = [(sample.round, tuple(sample.cell.items())) for sample in self._before]
+        if len(points) != len(set(points)):
+            raise LeftBehindError("a sample was measured twice")
+        _expect_nothing("after the run")
 
 
 def command_line(
