@@ -14,10 +14,13 @@ PATIENCE = 120
 
 
 def start(plugin: Path, folder: Path, *settings: str) -> subprocess.Popen[str]:
-    """Start nbdkit with the plugin; its socket is folder/nbd, the drive's folder/control."""
+    """Start nbdkit with the plugin; its socket is folder/nbd, the drive's folder/control.
+
+    It writes folder/pid when it listens; the socket is there a moment before.
+    """
     return subprocess.Popen(
-        ["nbdkit", "--foreground", "--exit-with-parent", "--unix", folder / "nbd", plugin,
-         f"control={folder / 'control'}", *settings],
+        ["nbdkit", "--foreground", "--exit-with-parent", "--unix", folder / "nbd",
+         "--pidfile", folder / "pid", plugin, f"control={folder / 'control'}", *settings],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -25,10 +28,11 @@ def start(plugin: Path, folder: Path, *settings: str) -> subprocess.Popen[str]:
 @contextlib.contextmanager
 def serving(plugin: Path, folder: Path, *settings: str) -> Iterator[DriveControl]:
     """Serve a drive at folder/nbd, and yield a connection to its control socket."""
+    (folder / "pid").unlink(missing_ok=True)
     server = start(plugin, folder, *settings)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not (folder / "nbd").exists():
+        while not (folder / "pid").exists():
             assert server.poll() is None, server.communicate()[1]
             assert time.monotonic() < deadline, "nbdkit did not start"
             time.sleep(0.02)

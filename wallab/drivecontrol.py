@@ -21,6 +21,7 @@ class DriveControl:
         try:
             self._socket.connect(str(path))
         except OSError as error:
+            self._socket.close()
             raise MachineError(f"no simulated drive answers at {path}: {error.strerror}") from None
         self._lines = self._socket.makefile("r")
 
