@@ -90,6 +90,19 @@ def test_command_gives_every_device() -> None:
         assert f"--device {device} " in container.command()
 
 
+def test_compose_gives_the_same_rights() -> None:
+    given = [line.strip() for line in (paths.LAB / "compose.yaml").read_text().splitlines()]
+    assert "cap_add: [SYS_ADMIN]" in given
+    assert [line[2:] for line in given if line.startswith("- /dev/")] == list(container.DEVICES)
+
+
+def test_command_of_the_builder_keeps_its_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WALLAB_IMAGE", "lab")
+    assert container.command().endswith(f'-v "$PWD/results:{paths.RESULTS}" wal-lab')
+    monkeypatch.setenv("WALLAB_IMAGE", "builder")
+    assert container.command().endswith(f" -v wal-lab:{paths.BUILD} wal-lab:builder")
+
+
 @pytest.fixture
 def in_image(
     servers: dict[str, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

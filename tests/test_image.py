@@ -1,5 +1,6 @@
 """The container image, built and run for real, by Docker and podman; CONTRIBUTING.md tells how."""
 
+import hashlib
 import os
 import secrets
 import signal
@@ -325,14 +326,33 @@ def test_what_needs_a_compiler_is_refused(image: Image, command: tuple[str, ...]
     assert "--target builder" in result.stderr
 
 
-def test_own_patch(builder_image: Image, tmp_path: Path) -> None:
-    patch = tmp_path / "v3-0001-foo.patch"
+def test_own_patch_is_built_and_measured(builder_image: Image, shared: Path) -> None:
+    patch = shared / "v3-0001-foo.patch"
     patch.write_text(PATCH)
-    result = builder_image.run(
-        "-v", f"{patch}:/patch", command=("build-variant", "--patch", "/patch", "--name", "foo")
-    )
-    assert result.returncode == 0, result.stderr
-    assert "foo: PostgreSQL 18" in result.stdout
+    volume = f"wal-lab-test-{secrets.token_hex(4)}"
+    kept = ("-v", f"{volume}:/opt/wal-lab/build")
+    try:
+        built = builder_image.run(
+            *kept, "-v", f"{patch}:/patch:ro",
+            command=("build-variant", "--patch", "/patch", "--name", "foo"),
+        )  # fmt: skip
+        assert built.returncode == 0, built.stderr
+        assert "foo: PostgreSQL 18" in built.stdout
+        command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")
+        result = builder_image.run(
+            *RIGHTS, *kept, *volumes(shared), command=(*command, "--variants", "stock,foo")
+        )
+        assert result.returncode == 0, result.stderr
+    finally:
+        builder_image.engine.call("volume", "rm", "--force", volume)
+    (folder,) = (shared / "results").iterdir()
+    samples = SampleFile(folder / SAMPLES).read()
+    # Neither has open_direct.
+    assert sorted(sample.cell["variant"] for sample in samples) == ["foo", "stock"]
+    assert {sample.state for sample in samples} == {"measured"}
+    (applied,) = manifest.load(folder).builds["foo"].patches
+    assert applied.sha256 == hashlib.sha256(PATCH.encode()).hexdigest()
+    assert not loops()
 
 
 @pytest.mark.parametrize("name", ["docker", "podman"])

@@ -38,9 +38,11 @@ def lacking() -> list[str]:
 
 def command() -> str:
     """The exact command that gives a container these rights."""
-    name = "wal-lab:builder" if prebuilt.image() == "builder" else "wal-lab"
+    name, kept = "wal-lab", ""
+    if prebuilt.image() == "builder":
+        name, kept = "wal-lab:builder", f"-v wal-lab:{paths.BUILD} "
     devices = " ".join(f"--device {device}" for device in DEVICES)
     return (
         "docker run --rm --cap-add SYS_ADMIN --security-opt apparmor=unconfined "
-        f'{devices} -v "$PWD/results:{paths.RESULTS}" {name}'
+        f'{devices} -v "$PWD/results:{paths.RESULTS}" {kept}{name}'
     )
