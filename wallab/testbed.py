@@ -30,11 +30,12 @@ from wallab.errors import LabError, MachineError
 from wallab.ledger import Ledger
 from wallab.matrix import Cell, Experiment, Preset, write_cache_of
 from wallab.memorygroup import MemoryGroup
+from wallab.openflags import open_flags
 from wallab.phases import Phases
 from wallab.samples import CpuSeconds, Sample
 from wallab.timeline import LOOK_S, Series, Timeline
 from wallab.timestamp import utc
-from wallab.walactivity import open_flags, read_counters, wait_until_alone
+from wallab.walactivity import read_counters, wait_until_alone
 from wallab.workload import Measured, Pgbench, RunFailed
 from wallab.workloads.base import Outcome, Workload
 

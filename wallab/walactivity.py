@@ -1,12 +1,9 @@
-"""What the WAL code did: the server's own counters, and how the kernel sees its files opened."""
+"""What the WAL code did: the server's own counters."""
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 import psycopg
 
 
@@ -65,49 +62,3 @@ def wait_until_alone(connection: psycopg.Connection[tuple[Any, ...]], patience: 
         if row is None or row[0] == 0:
             return
         time.sleep(0.01)
-
-
-# O_SYNC includes O_DSYNC's bit.
-_O_SYNC_ALONE = os.O_SYNC & ~os.O_DSYNC
-
-
-def flag_names(flags: int) -> str:
-    """Name those flags of an open file that matter for WAL, such as O_DIRECT|O_DSYNC; or none."""
-    names = []
-    if flags & os.O_DIRECT:
-        names.append("O_DIRECT")
-    if flags & _O_SYNC_ALONE:
-        names.append("O_SYNC")
-    elif flags & os.O_DSYNC:
-        names.append("O_DSYNC")
-    return "|".join(names) or "none"
-
-
-def open_flags(postmaster: int, wal: Path) -> dict[str, int]:
-    """Count how the server's processes have their current WAL segment open, as the kernel says.
-
-    Returns flags by name -> number of processes that can write it so. Read from /proc.
-    """
-    found: dict[str, int] = {}
-    prefix = f"{wal}/"
-    try:
-        processes = psutil.Process(postmaster).children()
-    except psutil.Error:
-        return found
-    for one in processes:
-        home = Path(f"/proc/{one.pid}")
-        try:
-            for link in (home / "fd").iterdir():
-                target = str(link.readlink())
-                name = target.removeprefix(prefix)
-                if name == target or len(name) != 24:
-                    continue
-                info = (home / "fdinfo" / link.name).read_text()
-                line = next(line for line in info.splitlines() if line.startswith("flags:"))
-                flags = int(line.split()[1], 8)
-                if flags & os.O_ACCMODE:
-                    names = flag_names(flags)
-                    found[names] = found.get(names, 0) + 1
-        except (OSError, StopIteration):
-            continue  # the process, or its file, has just gone
-    return dict(sorted(found.items()))
