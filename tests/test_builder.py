@@ -74,6 +74,20 @@ def test_touched_patch_concerns_only_its_variants(
     assert stale == {"direct-io", "both"}
 
 
+def test_tree_of_a_cache_that_was_moved_is_not_used(
+    source18: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has absolute paths in it, and no build of it would work."""
+    system = buildsystem.choose("auto", source18)
+    homes = []
+    for place in ("here", "moved", "here"):
+        monkeypatch.setenv("WALLAB_CACHE", str(tmp_path / place))
+        home = Builder(source18, system)._home
+        assert home.parent == tmp_path / place / "trees"
+        homes.append(home.name)
+    assert homes[0] == homes[2] != homes[1]
+
+
 def test_order_changes_few_patches_at_a_time(source18: Source) -> None:
     catalog = series.read()
     variants = {name: series.patches_of(catalog, name, source18) for name in catalog.variant}

@@ -112,10 +112,18 @@ class Builder:
             self.folder = self.folder.with_name(f"{source.label}-autoconf")
         self._compiler = compiler()
         self._flags = _flags()
+        trees = paths.cache() / "trees"
+        # A configured tree names its own place; in a cache that was moved, there is to be another.
         digest = _digest(
-            FORMAT, source.identity, system.name, system.options, self._compiler, self._flags
+            FORMAT,
+            source.identity,
+            system.name,
+            system.options,
+            self._compiler,
+            self._flags,
+            str(trees),
         )
-        self._home = paths.cache() / "trees" / f"{source.label}-{system.name}-{digest[:12]}"
+        self._home = trees / f"{source.label}-{system.name}-{digest[:12]}"
 
     def key(self, patches: list[AppliedPatch]) -> str:
         """Return the key of the server that these patches make."""
