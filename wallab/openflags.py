@@ -38,10 +38,10 @@ def open_flags(postmaster: int, wal: Path) -> dict[str, int]:
         pids = [child.pid for child in psutil.Process(postmaster).children()]
     except psutil.Error:
         return found
-    for info in _infos(pids, wal):
-        line = next((line for line in info.splitlines() if line.startswith("flags:")), None)
-        flags = int(line.split()[1], 8) if line else 0
-        if flags & os.O_ACCMODE:
+    lines = (line for info in _infos(pids, wal) for line in info.splitlines())
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "flags" and (flags := int(value, 8)) & os.O_ACCMODE:
             names = flag_names(flags)
             found[names] = found.get(names, 0) + 1
     return dict(sorted(found.items()))
@@ -53,7 +53,7 @@ def _is_segment(target: str, wal: Path) -> bool:
 
 
 def _infos(pids: Sequence[int], wal: Path) -> Iterator[str]:
-    """Yield what the kernel says of each open segment."""
+    """Yield what the kernel says of the open segments, of one or of several at a time."""
     hidden = []
     for pid in pids:
         home = Path(f"/proc/{pid}")
@@ -72,10 +72,13 @@ def _infos(pids: Sequence[int], wal: Path) -> Iterator[str]:
 def _infos_as_server(pids: Sequence[int], wal: Path) -> Iterator[str]:
     """Look as the server's user: root without CAP_SYS_PTRACE, as in a container, may not."""
     folders = [f"/proc/{pid}/fd" for pid in pids]
-    for line in _output(["find", *folders, "-type", "l", "-printf", "%p\\t%l\\n"]).splitlines():
-        link, _, target = line.partition("\t")
-        if _is_segment(target, wal):
-            yield _output(["cat", link.replace("/fd/", "/fdinfo/")])
+    listed = _output(["find", *folders, "-type", "l", "-printf", "%p\\t%l\\n"])
+    links = (line.partition("\t") for line in listed.splitlines())
+    if files := [
+        link.replace("/fd/", "/fdinfo/") for link, _, target in links if _is_segment(target, wal)
+    ]:
+        # One program for all: the server is being measured.
+        yield _output(["cat", *files])
 
 
 def _output(command: Sequence[str]) -> str:
