@@ -16,9 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wallab import buildcost, buildsystem, series, source
-from wallab.builder import Builder
+from benchmarks import buildcost
 from wallab.errors import LabError
+from wallab.record import series
+from wallab.servers import buildsystem, source
+from wallab.servers.builder import Builder
 
 
 def measure(wanted: str, system: str, *, twice: bool) -> int:

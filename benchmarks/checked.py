@@ -12,10 +12,11 @@ import re
 import sys
 from collections.abc import Iterator
 
-from wallab import checkresult, series, suite
-from wallab.checkresult import Check
 from wallab.progress import duration
-from wallab.suite import Result
+from wallab.record import series
+from wallab.servers import checkresult, suite
+from wallab.servers.checkresult import Check
+from wallab.servers.suite import Result
 
 HEADINGS = ("PostgreSQL", "built by", "variant", *suite.FOLDERS, "methods", "failed",
             "skipped", "took")  # fmt: skip

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import psutil
 
-from wallab import mounts, provision, simulated
+from wallab.drives import simulated
+from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import MachineError
-from wallab.ledger import Ledger
-from wallab.loop import LoopDevice
-from wallab.simulated import SimulatedDrive
+from wallab.machine import mounts, provision
+from wallab.machine.ledger import Ledger
+from wallab.machine.loop import LoopDevice
 
 MIB = 1 << 20
 

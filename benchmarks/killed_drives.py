@@ -6,7 +6,8 @@ usage: .venv/bin/python benchmarks/killed_drives.py [--count N] [--seed N]
 
 import sys
 
-from wallab import killing, mounts
+from benchmarks import killing
+from wallab.machine import mounts
 
 if __name__ == "__main__":
     # Another lab on the machine that makes its namespace meanwhile would keep copies of the mounts.

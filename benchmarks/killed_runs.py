@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from wallab import killing
+from benchmarks import killing
 from wallab.progress import Work
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, paths, process, series, source
-from wallab.builder import Server
-from wallab.source import Source
+from wallab import paths
+from wallab.machine import process
+from wallab.record import series
+from wallab.servers import builder, buildsystem, source
+from wallab.servers.builder import Server
+from wallab.servers.source import Source
 
 if os.geteuid() == 0:
     # Tests look whether anything is left behind, and a lab at work has its own in the usual place.

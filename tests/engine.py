@@ -18,8 +18,8 @@ import enginepackages
 import psutil
 import pytest
 
-from wallab import ledger, process
-from wallab.ledger import Ledger
+from wallab.machine import ledger, process
+from wallab.machine.ledger import Ledger
 
 GROUPS = ("docker", "libpod_parent")
 """Control groups that engines make for their containers, in every hierarchy."""

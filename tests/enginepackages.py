@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wallab import debian, paths
+from wallab import paths
+from wallab.servers import debian
 
 PACKAGES = ("docker.io", "podman", "runc", "debootstrap")
 FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")

@@ -16,7 +16,8 @@ from typing import Any
 
 import guestfiles
 
-from wallab import paths, process
+from wallab import paths
+from wallab.machine import process
 
 QEMU = "qemu-system-x86_64"
 

@@ -11,10 +11,10 @@ import tty
 from pathlib import Path
 from typing import Any
 
-from wallab import blockdevice, cacheswitch
-from wallab.ledger import Ledger
-from wallab.realdrive import DeviceDrive
-from wallab.writecache import WriteCache
+from wallab.drives.real import DeviceDrive
+from wallab.machine import blockdevice, cacheswitch
+from wallab.machine.ledger import Ledger
+from wallab.record.writecache import WriteCache
 
 PATIENCE = 900
 """Seconds that a command may take, in a guest that is slow and on a machine that is busy."""

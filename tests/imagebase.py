@@ -18,8 +18,9 @@ import enginepackages
 import pytest
 from engine import Engine
 
-from wallab import paths, process
-from wallab.source import Source
+from wallab import paths
+from wallab.machine import process
+from wallab.servers.source import Source
 
 BASE = "wal-lab-test:base"
 CACHE = "wal-lab-test:cache"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from wallab.drivecontrol import DriveControl
+from wallab.drives.control import DriveControl
 
 PATIENCE = 120
 """Seconds that nbdkit may take to start or to end."""

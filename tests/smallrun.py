@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wallab import manifest, paths
-from wallab.leftovers import wait_for_nothing
-from wallab.manifest import Manifest
-from wallab.samples import Sample, SampleFile
+from benchmarks.leftovers import wait_for_nothing
+from wallab import paths
+from wallab.record import manifest
+from wallab.record.manifest import Manifest
+from wallab.record.samples import Sample, SampleFile
 
 PATIENCE = 900
 """Seconds that such a run may take; it takes some 10."""

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from wallab import against, jsonfile, manifest, paths
+from wallab import paths
+from wallab.bench.pgbench import Measured
 from wallab.command import tabulate
-from wallab.export import versus
-from wallab.manifest import Manifest
-from wallab.samples import Sample, SampleFile
-from wallab.workload import Measured
+from wallab.files import jsonfile
+from wallab.record import manifest
+from wallab.record.manifest import Manifest
+from wallab.record.samples import Sample, SampleFile
+from wallab.results import against
+from wallab.results.export import versus
 
 Made = Callable[..., Path]
 CELLS = [("both", "fdatasync"), ("both", "open_direct"), ("direct-io", "fsync")]

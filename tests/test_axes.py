@@ -12,13 +12,16 @@ import msgspec
 import pytest
 from smallrun import run_small
 
-from wallab import axes, jsonfile, ledger, manifest, matrix, memorygroup, paths
-from wallab.conditions import Conditions
+from benchmarks.leftovers import wait_for_nothing
+from wallab import paths
+from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import LabError
-from wallab.ledger import Ledger
-from wallab.leftovers import wait_for_nothing
-from wallab.samples import SampleFile
-from wallab.simulated import SimulatedDrive
+from wallab.files import jsonfile
+from wallab.machine import ledger, memorygroup
+from wallab.machine.ledger import Ledger
+from wallab.record import axes, manifest, matrix
+from wallab.record.conditions import Conditions
+from wallab.record.samples import SampleFile
 
 SMALL = """
 [experiment.small]
@@ -150,8 +153,8 @@ def test_read_ahead_is_put_back() -> None:
 
 KILLED = """
 import os, signal
-from wallab.ledger import Ledger
-from wallab.simulated import SimulatedDrive
+from wallab.machine.ledger import Ledger
+from wallab.drives.simulated import SimulatedDrive
 drive = SimulatedDrive("data", "ata-2005", 1 << 30, "xfs", Ledger.open("test-killed"))
 before = (drive.loop.queue / "read_ahead_kb").read_text().strip()
 # In this order, as a sample has it: the kernel forgets its read-ahead when told of the cache.

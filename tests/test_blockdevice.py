@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from fakesysfs import FakeMachine
 
-from wallab import blockdevice
-from wallab.blockdevice import Stack
+from wallab.machine import blockdevice
+from wallab.machine.blockdevice import Stack
 
 HERE = Path("/srv/x")
 

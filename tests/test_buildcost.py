@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wallab import buildcost, installed, jsonfile, paths, series
-from wallab.buildcost import Variants
-from wallab.builder import AppliedPatch, Build, Server
+from benchmarks import buildcost, installed
+from benchmarks.buildcost import Variants
+from wallab import paths
 from wallab.errors import LabError
-from wallab.patching import WorkTree
-from wallab.series import Patch
+from wallab.files import jsonfile
+from wallab.record import series
+from wallab.record.series import Patch
+from wallab.servers.builder import AppliedPatch, Build, Server
+from wallab.servers.patching import WorkTree
 
 
 class Printer:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, paths, series
-from wallab.builder import Builder, Server
+from wallab import paths
 from wallab.errors import LabError
-from wallab.series import Patch
-from wallab.source import Source
+from wallab.record import series
+from wallab.record.series import Patch
+from wallab.servers import builder, buildsystem
+from wallab.servers.builder import Builder, Server
+from wallab.servers.source import Source
 
 
 def test_every_variant_is_an_installed_server(servers: dict[str, Server]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab.buildsystem import Autoconf, Meson
+from wallab.servers.buildsystem import Autoconf, Meson
 
 FILES = ("server/main.c", "server/log/write.c", "server/log/sync.c", "win32/never.c")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from fakesysfs import FakeMachine
 
-from wallab import blockdevice, cacheswitch
-from wallab.blockdevice import Disk
-from wallab.cacheswitch import CacheState
 from wallab.errors import MachineError
+from wallab.machine import blockdevice, cacheswitch
+from wallab.machine.blockdevice import Disk
+from wallab.machine.cacheswitch import CacheState
 
 # Each keeps the bit in the file $BIT, notes its arguments in $BIT.calls, and answers in the words
 # of the real one; with $BIT.stuck it says that all is well and does nothing.

@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wallab import jsonfile, manifest, matrix, paths, tabulation
+from wallab import paths
 from wallab.command import power_cut
 from wallab.errors import LabError
+from wallab.files import jsonfile
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Agenda, Plan
 from wallab.powercut.cell import Cell
@@ -16,6 +17,8 @@ from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.oracle import Category
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import summarize
+from wallab.record import manifest, matrix
+from wallab.results import tabulation
 
 HONEST = Cell("both", "on", "open_direct", "xfs")
 RISKY = Cell("both", "on-unflushed", "open_direct", "xfs")

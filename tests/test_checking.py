@@ -12,23 +12,17 @@ import msgspec
 import psutil
 import pytest
 
-from wallab import (
-    buildsystem,
-    checking,
-    checkresult,
-    jsonfile,
-    ledger,
-    ownvariant,
-    paths,
-    process,
-    series,
-    suite,
-)
-from wallab.builder import Builder, Server
-from wallab.checkresult import Check, Run
+from wallab import paths
 from wallab.errors import LabError
-from wallab.source import Source
-from wallab.suite import Job, Result
+from wallab.files import jsonfile
+from wallab.machine import ledger, process
+from wallab.record import series
+from wallab.servers import buildsystem, checkresult, ownvariant, suite
+from wallab.servers import checks as checking
+from wallab.servers.builder import Builder, Server
+from wallab.servers.checkresult import Check, Run
+from wallab.servers.source import Source
+from wallab.servers.suite import Job, Result
 
 NAME = f"check-{os.getpid()}"
 PATIENCE = 900

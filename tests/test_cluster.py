@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from wallab import process
-from wallab.cluster import Cluster
+from wallab.bench.cluster import Cluster
+from wallab.machine import process
 
 LOG = """\
 LOG:  starting PostgreSQL 18.6

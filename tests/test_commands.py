@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths, rights, run
+from wallab import paths
+from wallab.bench import run
 from wallab.errors import LabError, MachineError
-from wallab.source import Source
+from wallab.machine import rights
+from wallab.servers.source import Source
 
 
 def lab(command: str, *arguments: str | Path, **environment: str) -> tuple[int, str, str]:

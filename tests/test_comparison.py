@@ -6,8 +6,9 @@ import random
 import pytest
 from scipy import stats
 
-from wallab import comparison, estimate
-from wallab.comparison import Comparison
+from wallab.results import comparison
+from wallab.results import intervals as estimate
+from wallab.results.comparison import Comparison
 
 NEW = [102.0, 99.0, 108.0, 105.0, 101.0, 103.5]
 OLD = [95.0, 99.5, 91.0, 97.0, 90.0]

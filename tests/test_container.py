@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, container, paths, provision, series, source
-from wallab.builder import Server
+from wallab import paths
 from wallab.command import entry
 from wallab.errors import MachineError
+from wallab.machine import container, provision
+from wallab.record import series
+from wallab.servers import builder, buildsystem, source
+from wallab.servers.builder import Server
 
 DOCKERFILE = (paths.LAB / "Dockerfile").read_text()
 

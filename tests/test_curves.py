@@ -7,12 +7,14 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from wallab import matrix, paths, reference, summary, table, tabulation
+from wallab import paths
+from wallab.bench.timeline import Series
 from wallab.errors import LabError
-from wallab.matrix import Cell
-from wallab.samples import Sample
-from wallab.tabulation import Results
-from wallab.timeline import Series
+from wallab.record import matrix, reference
+from wallab.record.matrix import Cell
+from wallab.record.samples import Sample
+from wallab.results import summary, table, tabulation
+from wallab.results.tabulation import Results
 
 SVG = "{http://www.w3.org/2000/svg}"
 EXAMPLE = paths.RESULTS / "example-quick"

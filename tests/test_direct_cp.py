@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths, provision
-from wallab.ledger import Ledger
-from wallab.simulated import SimulatedDrive
+from wallab import paths
+from wallab.drives.simulated import SimulatedDrive
+from wallab.machine import provision
+from wallab.machine.ledger import Ledger
 
 LENGTHS = (0, 1, 511, 512, 4095, 4096, 4097, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2_500_001)
 CALLS = "openat,fstat,newfstatat,faccessat2,pread64,pwrite64,ftruncate,fsync,linkat,unlinkat,close"

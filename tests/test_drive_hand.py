@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wallab import handdrive, paths, process
-from wallab.leftovers import leftovers, wait_for_nothing
+from benchmarks.leftovers import leftovers, wait_for_nothing
+from wallab import paths
+from wallab.drives import byhand as handdrive
+from wallab.machine import process
 
 
 def drive(*arguments: str | Path, code: int = 0, enter: tuple[str, ...] = ()) -> str:
@@ -157,7 +159,7 @@ def test_a_busy_directory_is_left_alone(place: Place) -> None:
 # What a run does when it begins.
 RUN = """
 import time
-from wallab import mounts
+from wallab.machine import mounts
 mounts.enter_private_namespace()
 print("inside", flush=True)
 time.sleep(3600)

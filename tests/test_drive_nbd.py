@@ -8,7 +8,7 @@ from pathlib import Path
 import nbdserver
 import pytest
 
-from wallab.drivecontrol import DriveControl
+from wallab.drives.control import DriveControl
 from wallab.errors import LabError
 
 READ, WRITE, FLUSH = 0, 1, 3

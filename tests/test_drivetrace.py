@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import drivetrace
+from wallab.drives import trace as drivetrace
 from wallab.errors import LabError
 
 MS = 1_000_000

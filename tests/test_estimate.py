@@ -7,7 +7,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from wallab import estimate
+from wallab.results import intervals as estimate
 
 ROUNDS = 20
 CELLS = 2000

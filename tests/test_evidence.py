@@ -5,11 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab import evidence, manifest, paths, run, summary
-from wallab.evidence import Evidence
-from wallab.export import footnotes, markdown, text
-from wallab.samples import Sample, SampleFile
-from wallab.tabulation import table_of
+from wallab import paths
+from wallab.bench import run
+from wallab.record import manifest
+from wallab.record.samples import Sample, SampleFile
+from wallab.results import evidence, summary
+from wallab.results.evidence import Evidence
+from wallab.results.export import footnotes, markdown, text
+from wallab.results.tabulation import table_of
 
 EXAMPLE = paths.RESULTS / "example-quick"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from smallrun import run_small
 
-from wallab import memorygroup
-from wallab.workload import RunFailed
-from wallab.workloads import bonnie, sysbench
+from wallab.bench.pgbench import RunFailed
+from wallab.bench.workloads import bonnie, sysbench
+from wallab.machine import memorygroup
 
 # As the programs of Debian 12 print it.
 CSV = (

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wallab import matrix, paths, series
+from wallab import paths
 from wallab.errors import LabError
-from wallab.samples import Sample, SampleFile
+from wallab.record import matrix, series
+from wallab.record.samples import Sample, SampleFile
 
 EXAMPLE = paths.LAB / "results" / "example-quick" / "samples.jsonl"
 SAMPLE = EXAMPLE.read_text().splitlines()[0]

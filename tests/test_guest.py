@@ -16,8 +16,8 @@ import nbdserver
 import pytest
 from guest import Guest, GuestError
 
-from wallab import simulated
-from wallab.drivecontrol import DriveControl
+from wallab.drives import simulated
+from wallab.drives.control import DriveControl
 
 pytestmark = pytest.mark.stack
 
@@ -144,8 +144,8 @@ def test_drive_sees_what_was_switched(bench: Bench, disk: str) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from wallab.ledger import Ledger
-from wallab.realdrive import DeviceDrive
+from wallab.machine.ledger import Ledger
+from wallab.drives.real import DeviceDrive
 ledger = Ledger.open(lasting=True)
 for directory in sys.argv[1:]:
     DeviceDrive("killed", Path(directory), ledger).set_write_cache("off")

@@ -13,11 +13,14 @@ import psutil
 import pytest
 from engine import Engine, Result, engine
 
-from wallab import container, jsonfile, loop, manifest, paths
-from wallab.builder import Server
-from wallab.run import SAMPLES
-from wallab.samples import SampleFile
-from wallab.source import Source
+from wallab import paths
+from wallab.bench.run import SAMPLES
+from wallab.files import jsonfile
+from wallab.machine import container, loop
+from wallab.record import manifest
+from wallab.record.samples import SampleFile
+from wallab.servers.builder import Server
+from wallab.servers.source import Source
 
 pytestmark = [
     pytest.mark.stack,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wallab import killing
+from benchmarks import killing
 from wallab.progress import Work
 
 pytestmark = pytest.mark.stack

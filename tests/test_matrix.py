@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wallab import matrix, paths, series
+from wallab import paths
 from wallab.errors import LabError
+from wallab.record import matrix, series
 
 Edit = Callable[[str, str], Path]
 

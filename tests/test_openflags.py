@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallab import process
-from wallab.openflags import flag_names, open_flags
+from wallab.bench.openflags import flag_names, open_flags
+from wallab.machine import process
 
 SEGMENT = "000000010000000000000001"
 
@@ -65,7 +65,7 @@ def test_without_the_right_to_look_at_others(postmaster: int, tmp_path: Path) ->
     program = f"""
 import os
 from pathlib import Path
-from wallab.openflags import open_flags
+from wallab.bench.openflags import open_flags
 try:
     os.readlink("/proc/{child.pid}/fd/1")
 except PermissionError:

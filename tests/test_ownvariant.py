@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from wallab import matrix, ownvariant, paths, series, source
-from wallab.builder import Server
+from wallab import paths
 from wallab.errors import LabError
-from wallab.ownvariant import OwnVariant
-from wallab.patching import WorkTree
-from wallab.source import Source
+from wallab.record import matrix, series
+from wallab.servers import ownvariant, source
+from wallab.servers.builder import Server
+from wallab.servers.ownvariant import OwnVariant
+from wallab.servers.patching import WorkTree
+from wallab.servers.source import Source
 
 NAME = f"own-{os.getpid()}"
 PROGRAM = "src/bin/pg_test_fsync/pg_test_fsync.c"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wallab import diff, patchfile
 from wallab.errors import LabError
+from wallab.servers import diff, patchfile
 
 DIFF = """\
 --- a/src/x.c

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from wallab import patching, paths, series, source
+from wallab import paths
 from wallab.errors import LabError
-from wallab.patching import WorkTree
-from wallab.series import Patch
-from wallab.source import Source
+from wallab.record import series
+from wallab.record.series import Patch
+from wallab.servers import patching, source
+from wallab.servers.patching import WorkTree
+from wallab.servers.source import Source
 
 
 @pytest.fixture(scope="module")

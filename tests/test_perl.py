@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from wallab import paths, process
-from wallab.builder import Server
+from wallab import paths
+from wallab.machine import process
+from wallab.servers.builder import Server
 
 pytestmark = pytest.mark.stack
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wallab import builder, buildsystem, paths, series
-from wallab.builder import Server
-from wallab.leftovers import leftovers, wait_for_nothing
+from benchmarks.leftovers import leftovers, wait_for_nothing
+from wallab import paths
 from wallab.powercut import campaign
 from wallab.powercut.campaign import CUTS
 from wallab.powercut.cell import Cell
@@ -21,8 +20,11 @@ from wallab.powercut.controls import CONTROLS
 from wallab.powercut.crew import Crew, Setup, Task
 from wallab.powercut.faults import FAULTS
 from wallab.powercut.record import CutRecord, RecordFile
-from wallab.series import Patch
-from wallab.source import Source
+from wallab.record import series
+from wallab.record.series import Patch
+from wallab.servers import builder, buildsystem
+from wallab.servers.builder import Server
+from wallab.servers.source import Source
 
 pytestmark = pytest.mark.stack
 

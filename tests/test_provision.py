@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from wallab import provision
+from wallab.machine import provision
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,16 @@ import pytest
 from fakesysfs import FakeMachine
 from smallrun import run_small
 
-from wallab import blockdevice, cacheswitch, ledger, matrix, paths, process, realdrive
-from wallab.builder import Server
+from wallab import paths
 from wallab.command.run_matrix import directories_of
+from wallab.drives import real as realdrive
+from wallab.drives.real import DeviceDrive, DirectoryDrive
 from wallab.errors import LabError, MachineError
-from wallab.ledger import Ledger
-from wallab.realdrive import DeviceDrive, DirectoryDrive
-from wallab.writecache import WRITE_CACHES
+from wallab.machine import blockdevice, cacheswitch, ledger, process
+from wallab.machine.ledger import Ledger
+from wallab.record import matrix
+from wallab.record.writecache import WRITE_CACHES
+from wallab.servers.builder import Server
 
 SMALL = """
 [experiment.real]
@@ -119,8 +122,8 @@ def test_folder_of_a_dead_run_goes(open_path: Path, own_state: Path) -> None:
 def die_with(expression: str) -> None:
     """Evaluate in another process that then dies as by kill -9."""
     script = (
-        "import os, signal\nfrom pathlib import Path\nfrom wallab.ledger import Ledger\n"
-        "from wallab.realdrive import DeviceDrive, DirectoryDrive\n"
+        "import os, signal\nfrom pathlib import Path\nfrom wallab.machine.ledger import Ledger\n"
+        "from wallab.drives.real import DeviceDrive, DirectoryDrive\n"
         f"drive = {expression}\n"
         "if isinstance(drive, DeviceDrive):\n    drive.set_write_cache('on-unflushed')\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

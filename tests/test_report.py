@@ -17,9 +17,11 @@ import pytest
 from browser import Browser, lacking
 from selenium.webdriver.common.keys import Keys
 
-from wallab import matrix, paths, reference, summary, table, tabulation
-from wallab.export import plots, svg
-from wallab.tabulation import Results
+from wallab import paths
+from wallab.record import matrix, reference
+from wallab.results import summary, table, tabulation
+from wallab.results.export import plots, svg
+from wallab.results.tabulation import Results
 
 EXAMPLE = paths.RESULTS / "example-quick"
 EVIL = "\"'><img src=x onerror='owned=1'></script><script>owned=2</script>{{ 7*7 }}&amp;"
@@ -78,7 +80,7 @@ def test_one_file_without_network(page: Path) -> None:
 
 def test_same_bytes_in_another_process(found: Results) -> None:
     script = (
-        "import pathlib, sys; from wallab import tabulation;"
+        "import pathlib, sys; from wallab.results import tabulation;"
         "found = tabulation.results_of(pathlib.Path(sys.argv[1]));"
         "print(*(tabulation.render(found, kind) for kind in tabulation.PAGES), sep='', end='')"
     )

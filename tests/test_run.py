@@ -11,13 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab import jsonfile, ledger, manifest, matrix, paths, resultfolder, run, tabulation
+from wallab import paths
+from wallab.bench import run
+from wallab.bench.pgbench import Measured
+from wallab.bench.run import Run
 from wallab.errors import LabError, MachineError
-from wallab.manifest import Manifest
-from wallab.matrix import Cell
-from wallab.run import Run
-from wallab.samples import Sample, SampleFile
-from wallab.workload import Measured
+from wallab.files import jsonfile, resultfolder
+from wallab.machine import ledger
+from wallab.record import manifest, matrix
+from wallab.record.manifest import Manifest
+from wallab.record.matrix import Cell
+from wallab.record.samples import Sample, SampleFile
+from wallab.results import tabulation
 
 EXAMPLE = paths.LAB / "results" / "example-quick"
 

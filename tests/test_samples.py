@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from wallab.bench.pgbench import Measured
 from wallab.errors import LabError
-from wallab.samples import Sample, SampleFile
-from wallab.workload import Measured
+from wallab.record.samples import Sample, SampleFile
 
 
 def sample(number: int) -> Sample:

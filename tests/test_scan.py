@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from smallrun import run_small
 
-from wallab import matrix, reference
-from wallab.workloads import scan
+from wallab.bench.workloads import scan
+from wallab.record import matrix, reference
 
 EXPLAINED = [
     {

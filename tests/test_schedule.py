@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from wallab import matrix, schedule
-from wallab.matrix import Preset
-from wallab.samples import Sample
-from wallab.schedule import Schedule, Turn
-from wallab.workload import Measured
+from wallab.bench import schedule
+from wallab.bench.pgbench import Measured
+from wallab.bench.schedule import Schedule, Turn
+from wallab.record import matrix
+from wallab.record.matrix import Preset
+from wallab.record.samples import Sample
 
 CELLS = [{"variant": str(number)} for number in range(20)]
 

@@ -18,13 +18,17 @@ from pathlib import Path
 import pytest
 from smallrun import run_small
 
-from wallab import drivetrace, jsonfile, manifest, mounts, paths
-from wallab.builder import Server
+from benchmarks.leftovers import wait_for_nothing
+from wallab import paths
+from wallab.drives import trace as drivetrace
+from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import MachineError
-from wallab.ledger import Ledger
-from wallab.leftovers import wait_for_nothing
-from wallab.samples import SampleFile
-from wallab.simulated import SimulatedDrive
+from wallab.files import jsonfile
+from wallab.machine import mounts
+from wallab.machine.ledger import Ledger
+from wallab.record import manifest
+from wallab.record.samples import SampleFile
+from wallab.servers.builder import Server
 
 pytestmark = pytest.mark.stack
 
@@ -480,7 +484,7 @@ def test_restore_brings_the_snapshot_back(drive: SimulatedDrive) -> None:
 
 
 def test_bad_profile_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wallab.simulated.profile", lambda name: {"rpm": "fast"})
+    monkeypatch.setattr("wallab.drives.simulated.profile", lambda name: {"rpm": "fast"})
     ledger = Ledger.open(f"test-{os.getpid()}-bad")
     try:
         with pytest.raises(Exception, match="rpm"):

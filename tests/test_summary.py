@@ -6,17 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab import manifest, matrix, reference, summary, table
-from wallab.builder import Build
-from wallab.drive import DriveReading
-from wallab.export import csvfile, markdown, text
-from wallab.manifest import Manifest
-from wallab.matrix import Cell
-from wallab.samples import CpuSeconds, Sample
-from wallab.transactionlog import Course, Latency
-from wallab.walactivity import WalCounters
-from wallab.workload import Measured
-from wallab.writecache import as_read_back
+from wallab.bench.pgbench import Measured
+from wallab.bench.transactionlog import Course, Latency
+from wallab.bench.walactivity import WalCounters
+from wallab.drives.drive import DriveReading
+from wallab.record import manifest, matrix, reference
+from wallab.record.manifest import Manifest
+from wallab.record.matrix import Cell
+from wallab.record.samples import CpuSeconds, Sample
+from wallab.record.writecache import as_read_back
+from wallab.results import summary, table
+from wallab.results.export import csvfile, markdown, text
+from wallab.servers.builder import Build
 
 
 @pytest.fixture(scope="module")

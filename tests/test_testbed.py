@@ -8,14 +8,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from wallab import matrix, testbed, workloads
-from wallab.cluster import ServerFailed
-from wallab.drive import DriveReading
+from wallab.bench import testbed, workloads
+from wallab.bench.cluster import ServerFailed
+from wallab.bench.pgbench import Measured, RunFailed
+from wallab.bench.walactivity import WalCounters
+from wallab.bench.workloads.base import Outcome
+from wallab.drives.drive import DriveReading
 from wallab.errors import MachineError
-from wallab.samples import CpuSeconds, Sample, SampleFile
-from wallab.walactivity import WalCounters
-from wallab.workload import Measured, RunFailed
-from wallab.workloads.base import Outcome
+from wallab.record import matrix
+from wallab.record.samples import CpuSeconds, Sample, SampleFile
 
 CELL = {"variant": "both", "write_cache": "off", "sync": "open_direct"}
 MEASURED = Measured(100.0, 1000, 0, 1.0, 1.0)

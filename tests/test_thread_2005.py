@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from smallrun import run_small
 
-from wallab import matrix, memorygroup, reference, values
-from wallab.drive import DriveReading
-from wallab.samples import Sample
-from wallab.workload import Measured
+from wallab.bench.pgbench import Measured
+from wallab.drives.drive import DriveReading
+from wallab.machine import memorygroup
+from wallab.record import matrix, reference, values
+from wallab.record.samples import Sample
 
 MEMORY_MB = 96
 SMALL = f"""

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from wallab import gauges, matrix, paths
-from wallab.drive import DriveReading
+from wallab import paths
+from wallab.bench import gauges
+from wallab.bench.gauges import Gauge
+from wallab.bench.timeline import Series, Timeline
+from wallab.drives.drive import DriveReading
 from wallab.errors import LabError
-from wallab.gauges import Gauge
-from wallab.timeline import Series, Timeline
+from wallab.record import matrix
 
 
 class MockDrive:

@@ -12,13 +12,14 @@ import pytest
 from psycopg.sql import SQL, Identifier
 from smallrun import run_small
 
-from wallab import ledger, memorygroup, mounts, paths
-from wallab.axes.amount import TERMINALS
-from wallab.builder import Server
-from wallab.cluster import Cluster
-from wallab.ledger import Ledger
-from wallab.memorygroup import MemoryGroup
-from wallab.workloads import tpcc
+from wallab import paths
+from wallab.bench.cluster import Cluster
+from wallab.bench.workloads import tpcc
+from wallab.machine import ledger, memorygroup, mounts
+from wallab.machine.ledger import Ledger
+from wallab.machine.memorygroup import MemoryGroup
+from wallab.record.axes.amount import TERMINALS
+from wallab.servers.builder import Server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -208,8 +209,8 @@ def test_memory_group_holds_what_is_put_in_and_goes() -> None:
 
 KILLED = """
 import os, signal
-from wallab.ledger import Ledger
-from wallab.memorygroup import MemoryGroup
+from wallab.machine.ledger import Ledger
+from wallab.machine.memorygroup import MemoryGroup
 group = MemoryGroup("wal-lab-test-killed", 64 << 20, Ledger.open("test-group-killed"))
 print(group.path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

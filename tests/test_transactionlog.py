@@ -2,7 +2,7 @@
 
 import math
 
-from wallab import transactionlog
+from wallab.bench import transactionlog
 
 BEGIN = 1_700_000_000
 

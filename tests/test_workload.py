@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from wallab import workload
-from wallab.workloads.builtin import Builtin
+from wallab.bench import pgbench as workload
+from wallab.bench.workloads.builtin import Builtin
 
 REPORT = """pgbench (18.6)
 transaction type: <builtin: TPC-B (sort of)>

@@ -6,23 +6,17 @@ from pathlib import Path
 import click
 import msgspec
 
-from wallab import (
-    buildsystem,
-    checking,
-    checkresult,
-    jsonfile,
-    ledger,
-    ownvariant,
-    paths,
-    series,
-    source,
-    suite,
-)
-from wallab.builder import Builder, Server
+from wallab import paths
 from wallab.command import options, outcome
 from wallab.errors import LabError
+from wallab.files import jsonfile
+from wallab.machine import ledger
 from wallab.progress import duration, say
-from wallab.series import Patch
+from wallab.record import series
+from wallab.record.series import Patch
+from wallab.servers import buildsystem, checkresult, ownvariant, source, suite
+from wallab.servers import checks as checking
+from wallab.servers.builder import Builder, Server
 
 EPILOG = """\b
 Examples:

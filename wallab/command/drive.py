@@ -10,12 +10,16 @@ from pathlib import Path
 import click
 import msgspec
 
-from wallab import drivetrace, handdrive, jsonfile, ledger, rights, simulated
 from wallab.command import outcome
 from wallab.command.options import AS_JSON
+from wallab.drives import byhand as handdrive
+from wallab.drives import simulated
+from wallab.drives import trace as drivetrace
 from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.machine import ledger, rights
 from wallab.progress import say
-from wallab.writecache import WRITE_CACHES, WriteCache
+from wallab.record.writecache import WRITE_CACHES, WriteCache
 
 EPILOG = """\b
 Examples:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from wallab import paths, prebuilt
+from wallab import paths
+from wallab.servers import prebuilt
 
 COMMANDS = ("run-matrix", "build-variant", "tabulate", "power-cut", "drive", "test")
 INTERACTIVE = ("bash", "sh")

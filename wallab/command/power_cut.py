@@ -7,16 +7,19 @@ from pathlib import Path
 
 import click
 
-from wallab import builder, jsonfile, matrix, prebuilt, resultfolder, rights
-from wallab import manifest as manifests
 from wallab.command import options, outcome
-from wallab.conditions import Conditions
 from wallab.errors import LabError
+from wallab.files import jsonfile, resultfolder
+from wallab.files.timestamp import utc
+from wallab.machine import rights
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Plan
 from wallab.powercut.faults import FAULTS
 from wallab.progress import say
-from wallab.timestamp import utc
+from wallab.record import manifest as manifests
+from wallab.record import matrix
+from wallab.record.conditions import Conditions
+from wallab.servers import builder, prebuilt
 
 EPILOG = """\b
 Examples:

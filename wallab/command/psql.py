@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
-from wallab import builder, buildsystem, ledger, process, series, source
-from wallab.cluster import Cluster
+from wallab.bench.cluster import Cluster
 from wallab.command import outcome
-from wallab.ledger import Ledger
+from wallab.machine import ledger, process
+from wallab.machine.ledger import Ledger
 from wallab.progress import say
+from wallab.record import series
+from wallab.servers import builder, buildsystem, source
 
 EPILOG = """\b
 Examples:

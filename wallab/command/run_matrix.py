@@ -9,25 +9,21 @@ from pathlib import Path
 import click
 import msgspec
 
-from wallab import (
-    builder,
-    matrix,
-    prebuilt,
-    reference,
-    resultfolder,
-    run,
-    tabulation,
-)
-from wallab import manifest as manifests
+from wallab.bench import run
+from wallab.bench.testbed import TestBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
-from wallab.estimate import STOPPING_ROUNDS
-from wallab.manifest import Manifest
-from wallab.matrix import Cell, Experiment
+from wallab.files import resultfolder
+from wallab.files.timestamp import utc
 from wallab.progress import say
-from wallab.table import Table
-from wallab.testbed import TestBed
-from wallab.timestamp import utc
+from wallab.record import manifest as manifests
+from wallab.record import matrix, reference
+from wallab.record.manifest import Manifest
+from wallab.record.matrix import Cell, Experiment
+from wallab.results import tabulation
+from wallab.results.intervals import STOPPING_ROUNDS
+from wallab.results.table import Table
+from wallab.servers import builder, prebuilt
 
 EPILOG = """\b
 Examples:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
-from wallab import process, run, tabulation
+from wallab.bench import run
 from wallab.command import outcome
 from wallab.errors import LabError, MachineError
+from wallab.machine import process
 from wallab.progress import say
+from wallab.results import tabulation
 
 EPILOG = """\b
 Examples:

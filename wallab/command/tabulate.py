@@ -4,15 +4,16 @@ import sys
 
 import click
 
-from wallab import run, tabulation
-from wallab.against import Against, slower
+from wallab.bench import run
 from wallab.command import outcome
-from wallab.comparison import shown
 from wallab.errors import LabError
-from wallab.export import versus
 from wallab.powercut import campaign
 from wallab.progress import say
-from wallab.values import VALUES
+from wallab.record.values import VALUES
+from wallab.results import tabulation
+from wallab.results.against import Against, slower
+from wallab.results.comparison import shown
+from wallab.results.export import versus
 
 EPILOG = """\b
 Examples:

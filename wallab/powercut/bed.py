@@ -1,7 +1,7 @@
 """The test bed of power cuts: pairs of small drives, one for each file system, and the servers.
 
-Like wallab.testbed, but the drives are small, so is the cluster, and what matters is what is on
-the drives after the power has gone.
+Like wallab.bench.testbed, but the drives are small, so is the cluster, and what matters is what is
+on the drives after the power has gone.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from wallab import cluster as clusters
-from wallab import mounts
-from wallab.cluster import Cluster
-from wallab.ledger import Ledger
+from wallab.bench import cluster as clusters
+from wallab.bench.cluster import Cluster
+from wallab.drives.simulated import SimulatedDrive
+from wallab.machine import mounts
+from wallab.machine.ledger import Ledger
 from wallab.powercut.shapes import TABLES
-from wallab.simulated import SimulatedDrive
 
 SIZE = 512 << 20
 """Bytes of each drive."""
@@ -146,7 +146,7 @@ class Bed:
                 pair = Pair(filesystem, self._profiles, self.ledger)
                 self.pairs[filesystem] = pair
                 self._undo.callback(pair.close)
-            # As in wallab.testbed: file systems are mounted where the drives do not live.
+            # As in wallab.bench.testbed: file systems are mounted where the drives do not live.
             mounts.enter_private_namespace()
             for variant, path in self._installed.items():
                 target = self.ledger.folder / "server" / variant

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from wallab import jsonfile, resultfolder
-from wallab.axes.sync import FSYNC_OFF
-from wallab.builder import Build
 from wallab.errors import LabError
-from wallab.manifest import Machine, machine_difference
-from wallab.matrix import Experiment
+from wallab.files import jsonfile, resultfolder
 from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.record import CutRecord
-from wallab.writecache import WRITE_CACHES
+from wallab.record.axes.sync import FSYNC_OFF
+from wallab.record.manifest import Machine, machine_difference
+from wallab.record.matrix import Experiment
+from wallab.record.writecache import WRITE_CACHES
+from wallab.servers.builder import Build
 
 PLAN = "campaign.json"
 CUTS = "cuts.jsonl"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from wallab.axes.sync import FSYNC_OFF
+from wallab.record.axes.sync import FSYNC_OFF
 
 
 class Cell(msgspec.Struct, frozen=True):

@@ -4,8 +4,9 @@ import contextlib
 import time
 from pathlib import Path
 
-from wallab import jsonfile, ledger
 from wallab.errors import LabError
+from wallab.files import jsonfile
+from wallab.machine import ledger
 from wallab.powercut import campaign, display
 from wallab.powercut.campaign import CUTS, PLAN, Agenda, Plan
 from wallab.powercut.crew import Crew, Setup, Task

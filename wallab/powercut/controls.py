@@ -6,7 +6,7 @@ oracle are too mild.
 
 import msgspec
 
-from wallab.writecache import WriteCache
+from wallab.record.writecache import WriteCache
 
 
 class Control(msgspec.Struct, frozen=True):

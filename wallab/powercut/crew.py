@@ -16,8 +16,9 @@ from typing import TypeVar
 
 import msgspec
 
-from wallab import jsonfile, process
 from wallab.errors import MachineError
+from wallab.files import jsonfile
+from wallab.machine import process
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord
 

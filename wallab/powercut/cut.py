@@ -13,10 +13,10 @@ import msgspec
 import psutil
 import psycopg
 
-from wallab.axes.sync import FSYNC_OFF
-from wallab.cluster import ServerFailed
+from wallab.bench.cluster import ServerFailed
+from wallab.bench.phases import Phases
 from wallab.errors import MachineError
-from wallab.phases import Phases
+from wallab.files.timestamp import utc
 from wallab.powercut import faults, inspection, load
 from wallab.powercut.bed import SEGMENT, SETTINGS, Bed, Pair, chance_of
 from wallab.powercut.cell import Cell
@@ -24,7 +24,7 @@ from wallab.powercut.controls import CONTROLS, Control
 from wallab.powercut.load import Load, LoadFailed, ServerBroke
 from wallab.powercut.oracle import Judgement, judge, promised
 from wallab.powercut.record import CutRecord, Moment
-from wallab.timestamp import utc
+from wallab.record.axes.sync import FSYNC_OFF
 
 WINDOW = (0.05, 0.7)
 """Seconds of load within which the power goes."""

@@ -1,8 +1,8 @@
 """The table of a campaign, as text: the same bytes every time."""
 
-from wallab.export import grid
 from wallab.powercut.verdict import Report, Verdict
-from wallab.table import value_title
+from wallab.results.export import grid
+from wallab.results.table import value_title
 
 
 def _table(report: Report) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psycopg
 
-from wallab import process
-from wallab.cluster import Cluster
+from wallab.bench.cluster import Cluster
+from wallab.machine import process
 from wallab.powercut.bed import Template
 from wallab.powercut.oracle import Entry, Found
 from wallab.powercut.shapes import prepared_name

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from wallab.cluster import Cluster
+from wallab.bench.cluster import Cluster
 from wallab.powercut.acknowledgement import Acknowledgements
 from wallab.powercut.shapes import ASYNCHRONOUS_SHAPES, SHAPES, Client
 

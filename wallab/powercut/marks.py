@@ -4,16 +4,16 @@ from pathlib import Path
 
 import msgspec
 
-from wallab.durability import Durability
 from wallab.errors import LabError
-from wallab.manifest import Manifest
-from wallab.matrix import Cell as TableCell
 from wallab.powercut import campaign, conduct
 from wallab.powercut.campaign import CUTS, Plan
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import judge_cell
-from wallab.table import Table
+from wallab.record.durability import Durability
+from wallab.record.manifest import Manifest
+from wallab.record.matrix import Cell as TableCell
+from wallab.results.table import Table
 
 
 def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from wallab.linefile import LineFile
+from wallab.files.linefile import LineFile
 from wallab.powercut.cell import Cell
 from wallab.powercut.oracle import Category
 

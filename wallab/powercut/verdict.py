@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from wallab.durability import Durability
 from wallab.powercut.campaign import Plan
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord
+from wallab.record.durability import Durability
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 import contextlib
 import sys
 
-from wallab import jsonfile
 from wallab.errors import LabError
+from wallab.files import jsonfile
 from wallab.powercut.bed import Bed
 from wallab.powercut.crew import Ready, Refusal, Setup, Task
 from wallab.powercut.cut import Cutter

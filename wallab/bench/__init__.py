@@ -1,0 +1,1 @@
+"""What makes samples: the bed, the cluster, pgbench, workloads, the run."""

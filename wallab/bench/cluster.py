@@ -1,0 +1,222 @@
+"""A PostgreSQL cluster of the lab's own: made, started, asked, stopped."""
+
+import contextlib
+import functools
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from wallab.errors import LabError
+from wallab.machine import process
+from wallab.machine.ledger import Ledger
+from wallab.machine.memorygroup import MemoryGroup
+
+START_PATIENCE = 120.0
+"""Seconds that a server may take to accept connections."""
+
+
+class ServerFailed(LabError):
+    """The server did not start, or went away; the message has the end of its log."""
+
+
+def methods(server: Path) -> tuple[str, ...]:
+    """Ask an installed server which values of wal_sync_method it has."""
+    child = process.spawn(
+        [
+            server / "bin" / "postgres",
+            "-C",
+            "wal_sync_method",
+            "-D",
+            "/nonexistent",
+            "-c",
+            "wal_sync_method=?",
+        ],
+        as_server=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = child.communicate()
+    said = errors.decode(errors="replace")
+    found = re.search(r"Available values: (.+?)\.?$", said, re.MULTILINE)
+    if not found:
+        raise LabError(f"{server}: does not tell its wal_sync_methods: {said.strip()[-300:]}")
+    return tuple(name.strip() for name in found[1].split(","))
+
+
+@functools.cache
+def has_setting(server: Path, name: str, value: str) -> bool:
+    """Ask an installed server whether it knows the setting and takes the value."""
+    command: list[str | Path] = [server / "bin" / "postgres", "-C", name, "-D", "/nonexistent"]
+    child = process.spawn(
+        [*command, "-c", f"{name}={value}"],
+        as_server=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = child.communicate()
+    # What comes after the setting was taken is that there is no such directory.
+    return b"/nonexistent" in errors and b"configuration parameter" not in errors
+
+
+class Cluster:
+    """A data directory, whose WAL may be elsewhere, and the server that runs on it.
+
+    It is reached through a socket in a folder of its own alone, never through a port.
+    """
+
+    def __init__(self, data: Path, wal: Path, ledger: Ledger) -> None:
+        self.data = data
+        self.wal = wal
+        self._ledger = ledger
+        self.socket = ledger.folder / "socket"
+        self.log = ledger.folder / "log" / "postgresql.log"
+        for folder in (self.socket, self.log.parent):
+            folder.mkdir(exist_ok=True)
+            process.own(folder)
+        self.group: MemoryGroup | None = None
+        """What limits the memory of the server, if anything does."""
+        self._postmaster: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
+
+    def create(self, server: Path, *options: str) -> None:
+        """Run initdb, with further options; LabError with its words if it fails."""
+        # LC_ALL=C and trust: the cluster is the lab's alone and lasts as long as the run.
+        own = ["-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync"]
+        program = server / "bin" / "initdb"
+        process.must_run([program, "-D", self.data, "-X", self.wal, *own, *options], "initdb")
+
+    def start(self, server: Path, settings: dict[str, str], cpus: int | None = None) -> None:
+        """Start the server with the settings, on the first so many CPUs, and wait for it.
+
+        It is ready when it accepts connections; ServerFailed if it does not.
+        """
+        own = {"listen_addresses": "", "unix_socket_directories": str(self.socket)}
+        command = process.pinned([server / "bin" / "postgres", "-D", self.data], cpus)
+        for name, value in (settings | own).items():
+            command += ["-c", f"{name}={value}"]
+        if self.group:
+            command = self.group.waiting(command)
+        with self.log.open("ab") as log:
+            self._log_begin = log.tell()
+            self._postmaster = process.spawn(
+                command,
+                as_server=True,
+                deadly=signal.SIGQUIT,
+                stdin=subprocess.PIPE if self.group else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._ledger.add_process(self._postmaster.pid)
+        if self.group:
+            self.group.admit(self._postmaster)
+        deadline = time.monotonic() + START_PATIENCE
+        while True:
+            try:
+                with self.connect():
+                    return
+            except psycopg.OperationalError as error:
+                if self._postmaster.poll() is not None or time.monotonic() > deadline:
+                    self.stop(signal.SIGQUIT)
+                    said = self.complaints() or "; ".join(self._said()[-5:]) or "it said nothing"
+                    raise ServerFailed(f"the server did not start: {said}") from error
+                time.sleep(0.02)
+
+    def _said(self) -> list[str]:
+        """Return what the server has logged since it was last started."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_begin)
+            return log.read().decode(errors="replace").splitlines()
+
+    def complaints(self) -> str:
+        """Return the last of what the server said is wrong since it was started; maybe nothing."""
+        # What it says to those who ask too early, or when it stops, tells nothing.
+        telling = [
+            line
+            for line in self._said()
+            if re.search(r"FATAL|PANIC|ERROR|HINT|DETAIL|was terminated by signal", line)
+            and not re.search(r"the database system is |has not been accepting|not yet", line)
+        ]
+        return "; ".join(telling[-5:])
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """Connect as the superuser, in autocommit mode."""
+        connection = psycopg.connect(
+            host=str(self.socket),
+            user="postgres",
+            dbname="postgres",
+            autocommit=True,
+            connect_timeout=10,
+        )
+        with connection:
+            yield connection
+
+    def postmaster(self) -> int:
+        """Return the number of the running postmaster's process."""
+        assert self._postmaster is not None
+        return self._postmaster.pid
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the server's processes, those that have ended included."""
+        try:
+            postmaster = psutil.Process(self.postmaster())
+            times = postmaster.cpu_times()
+            total = times.user + times.system + times.children_user + times.children_system
+            for child in postmaster.children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    times = child.cpu_times()
+                    total += times.user + times.system
+        except psutil.NoSuchProcess:
+            raise ServerFailed("the server is gone") from None
+        return float(total)
+
+    def alive(self) -> bool:
+        """Return whether the postmaster runs."""
+        return self._postmaster is not None and self._postmaster.poll() is None
+
+    def particulars(self) -> dict[str, Any]:
+        """Ask the running server for what can move a number: settings that differ, checksums.
+
+        Settings are name -> value as SHOW tells it; those that are paths of this machine are
+        left out.
+        """
+        with self.connect() as connection:
+            rows = connection.execute("""
+                SELECT name, current_setting(name) FROM pg_settings
+                WHERE setting IS DISTINCT FROM boot_val AND setting NOT LIKE '%/%'
+                ORDER BY name""").fetchall()
+            checksums = connection.execute("SHOW data_checksums").fetchone()
+        return {
+            "settings": dict(rows),
+            "data_checksums": checksums[0] if checksums else "",
+        }
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""
+        if self._postmaster is None:
+            return
+        process.end(self._postmaster, how, patience=300 if how == signal.SIGINT else 30)
+        self._postmaster = None
+
+    def segments(self) -> int:
+        """Return how many WAL segments lie in pg_wal."""
+        return sum(1 for one in self.wal.iterdir() if re.fullmatch(r"[0-9A-F]{24}", one.name))
+
+    def read_into_memory(self) -> int:
+        """Read the databases' files into the page cache; return how many bytes they are."""
+        total = 0
+        buffer = bytearray(1 << 20)
+        for folder, _, names in os.walk(self.data / "base"):
+            for name in names:
+                with (Path(folder) / name).open("rb", buffering=0) as stream:
+                    while size := stream.readinto(buffer):
+                        total += size
+        return total

@@ -1,0 +1,152 @@
+"""What the clients do: pgbench, its loading, its runs and what it reports."""
+
+import contextlib
+import itertools
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from wallab.bench import transactionlog
+from wallab.bench.transactionlog import Course
+from wallab.machine import process
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What pgbench reports of one run."""
+
+    tps: float
+    """Transactions a second, without the time that connecting took."""
+    transactions: int
+    failed: int
+    latency_ms: float
+    connecting_ms: float
+    course: Course | None = None
+    """From pgbench's log of transactions, if it kept one."""
+    lasted_s: float | None = None
+    """How long all of it took, where what is counted was only a part."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, all together."""
+        if self.lasted_s is not None:
+            return self.lasted_s
+        return self.transactions / self.tps if self.tps else 0.0
+
+
+class RunFailed(Exception):
+    """pgbench ended with an error."""
+
+
+class NothingDone(RunFailed):
+    """pgbench's time was over before a single transaction had ended."""
+
+
+_FIGURES = {
+    "tps": r"^tps = ([\d.]+) \(without initial connection time\)",
+    "transactions": r"^number of transactions actually processed: (\d+)",
+    "failed": r"^number of failed transactions: (\d+)",
+    "latency_ms": r"^latency average = ([\d.]+) ms",
+    "connecting_ms": r"^initial connection time = ([\d.]+) ms",
+}
+
+
+def parse(report: str) -> Measured:
+    """Read pgbench's report (14 and later); RunFailed if a figure is missing."""
+    values: dict[str, float] = {"failed": 0.0}
+    # Without any, pgbench leaves the figures out.
+    if (done := re.search(_FIGURES["transactions"], report, re.MULTILINE)) and int(done[1]) == 0:
+        raise NothingDone("no transaction ended in the time that pgbench had")
+    for name, pattern in _FIGURES.items():
+        if found := re.search(pattern, report, re.MULTILINE):
+            values[name] = float(found[1])
+        elif name not in values:
+            raise RunFailed(f"pgbench's report has no {name}: {report.strip()[-300:]}")
+    return msgspec.convert(
+        values | {name: int(values[name]) for name in ("transactions", "failed")}, Measured
+    )
+
+
+class Pgbench:
+    """The pgbench of an installed server, connected to a running one."""
+
+    def __init__(self, server: Path, socket: Path) -> None:
+        self._program = server / "bin" / "pgbench"
+        self._environment = {"PGHOST": str(socket), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+
+    def start(
+        self, *arguments: str, cpus: int | None = None, skipped: int = 0
+    ) -> subprocess.Popen[bytes]:
+        """Start pgbench, on so many CPUs after those skipped; its output goes to pipes."""
+        return process.spawn(
+            process.pinned([self._program, *arguments], cpus, skipped),
+            as_server=True,
+            environment=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def version(self) -> str:
+        """Return the program's word about itself, such as “pgbench (PostgreSQL) 18.6”."""
+        child = self.start("--version")
+        output, _ = child.communicate()
+        return output.decode(errors="replace").strip()
+
+    def load(self, scale: int) -> None:
+        """Create and fill pgbench's tables; LabError if that fails."""
+        command: list[str | Path] = [self._program, "-i", "-q", "-s", str(scale)]
+        process.must_run(command, "pgbench -i", self._environment)
+
+    @staticmethod
+    def arguments(
+        script: list[str],
+        clients: int,
+        *,
+        threads: int = 1,
+        seconds: int | None = None,
+        transactions: int | None = None,
+        log: Path | None = None,
+    ) -> list[str]:
+        """Return the arguments of a run: so many seconds, or transactions for each client.
+
+        One thread, as pgbench of 2005 had, unless there is reason for more. With `log`, pgbench
+        logs each transaction to files of that name and its process number.
+        """
+        amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
+        logged = ["-l", f"--log-prefix={log}"] if log else []
+        return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged]
+
+    @staticmethod
+    def finish(
+        child: subprocess.Popen[bytes], log: Path | None = None, patience: float | None = None
+    ) -> Measured:
+        """Wait for a run and return its figures; RunFailed if it ended with an error.
+
+        Also if it has not ended within the patience (s), if there is a limit. With `log`, as given
+        to `arguments`, they include the course of the run; the log is read and removed.
+        """
+        try:
+            output, errors = child.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            raise RunFailed("pgbench does not end: the server answers no more") from None
+        if child.returncode:
+            said = errors.decode(errors="replace").strip()
+            raise RunFailed(f"pgbench exited with {child.returncode}: {said[-500:]}")
+        figures = parse(output.decode(errors="replace"))
+        if log is None:
+            return figures
+        # The threads after the first add their number.
+        files = sorted(log.parent.glob(f"{log.name}.{child.pid}*"))
+        try:
+            with contextlib.ExitStack() as stack:
+                opened = [stack.enter_context(file.open()) for file in files]
+                course = transactionlog.read(itertools.chain(*opened))
+        except OSError as error:
+            raise RunFailed(f"pgbench left no log of its transactions: {error}") from None
+        finally:
+            for file in files:
+                file.unlink(missing_ok=True)
+        if not files:
+            raise RunFailed("pgbench left no log of its transactions")
+        return msgspec.structs.replace(figures, course=course)

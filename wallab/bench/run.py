@@ -1,0 +1,203 @@
+"""A run: an experiment measured round by round into a directory below results/."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from wallab.bench.schedule import Schedule, Turn
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile, resultfolder
+from wallab.files.timestamp import utc
+from wallab.machine import ledger, rights
+from wallab.progress import Work, duration, say
+from wallab.record import cost, manifest
+from wallab.record.cost import Session
+from wallab.record.manifest import Manifest, NotApplicable
+from wallab.record.matrix import Cell, Experiment
+from wallab.record.samples import Sample, SampleFile
+from wallab.results.intervals import Estimate
+
+MANIFEST = manifest.FILE
+SAMPLES = "samples.jsonl"
+
+
+def find(name: str) -> Path:
+    """Return the directory of a run: a path, a name below results/, or the latest one."""
+    return resultfolder.find(name, MANIFEST, "run", "scripts/run-matrix")
+
+
+def check_rights_for(experiment: Experiment) -> None:
+    """MachineError unless this process may have the experiment's drives."""
+    kinds = {drive.kind for drive in experiment.drive.values()}
+    if "simulated" in kinds:
+        rights.check()
+    elif "device" in kinds and os.geteuid() != 0:
+        raise MachineError(
+            "switching a drive's write cache takes root: run this with sudo, or as root. "
+            "PostgreSQL itself then runs as another user. --drive directory needs no rights."
+        )
+
+
+class Bed(Protocol):
+    """What a run asks of its test bed (`wallab.bench.testbed.TestBed`)."""
+
+    methods: dict[str, tuple[str, ...]]
+
+    def open(self) -> dict[str, Any]:
+        """Make everything ready; return what was found out about the template cluster."""
+
+    def lacks(self, cell: Cell) -> str:
+        """Say why the cell cannot be measured; nothing if it can; after open."""
+
+    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+        """Measure the cell."""
+
+    def close(self) -> None:
+        """Undo everything; safe to call twice."""
+
+
+def turns_of(cells: Iterable[Cell], control: Cell | None) -> list[Turn]:
+    """Return the turns of a round: the cells, and the one that the control measures again."""
+    turns = [Turn(cell) for cell in cells]
+    return turns + [Turn(turn.cell, control=True) for turn in turns if turn.cell == control]
+
+
+class Run:
+    """A run directory and what is still to be measured in it."""
+
+    def __init__(self, folder: Path, plan: Manifest, bed: Bed) -> None:
+        """`plan` lacks what only the test bed knows: methods and template."""
+        self.folder = folder
+        self.samples = SampleFile(folder / SAMPLES)
+        self._plan = plan
+        self._bed = bed
+
+    def measure(self, *, resumed: bool, max_seconds: float | None = None) -> list[Sample]:
+        """Measure what is missing, and return all samples.
+
+        A new run makes the directory; a resumed one must have been made from the same plan. Past
+        `max_seconds` no further sample is begun.
+        """
+        for line in ledger.clear_dead():
+            say(f"left behind by an earlier run: {line}")
+        if resumed:
+            self._continue()
+        begun, started = time.monotonic(), utc()
+        with contextlib.closing(self._bed):
+            with Work("making the drives and the cluster") as work:
+                work.update(0.0, f"scale {self._plan.preset.scale}")
+                template = self._bed.open()
+                template["session_seconds"] = round(
+                    self._plan.template.get("session_seconds", 0.0) + time.monotonic() - begun, 1
+                )
+                self._plan.template = template
+                self._plan.methods = self._bed.methods
+                lacking = [(cell, self._bed.lacks(cell)) for cell in self._plan.cells]
+                self._plan.not_applicable = tuple(
+                    NotApplicable(cell, reason) for cell, reason in lacking if reason
+                )
+            if len(self._plan.not_applicable) == len(self._plan.cells):
+                reasons = dict.fromkeys(one.reason for one in self._plan.not_applicable)
+                raise MachineError(f"nothing can be measured here: {'; '.join(reasons)}")
+            if not resumed:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                jsonfile.sync_folder(self.folder.parent)
+            cells = [cell for cell, reason in lacking if not reason]
+            turns = turns_of(cells, self._plan.preset.control)
+            schedule = Schedule(turns, self._plan.preset, self._plan.seed)
+            for sample in self.samples.read():
+                schedule.add(sample)
+            earlier = list(self._plan.sessions)
+
+            def note(ended: str) -> None:
+                now = Session(started, round(time.monotonic() - begun, 1), ended)
+                self._plan.sessions = [*earlier, now]
+                self._plan.cost = cost.of(
+                    self.samples.read(),
+                    self._plan.sessions,
+                    self._plan.template["session_seconds"],
+                    schedule.stopped(),
+                )
+                try:
+                    jsonfile.save(self.folder / MANIFEST, self._plan)
+                except OSError as error:
+                    raise MachineError(
+                        f"{self.folder / MANIFEST}: {error.strerror}; make room, then go on with: "
+                        f"scripts/run-matrix --resume {self.folder}"
+                    ) from None
+
+            note("")
+            try:
+                deadline = None if max_seconds is None else begun + max_seconds
+                ended = self._rounds(schedule, deadline, note)
+            except BaseException:
+                with contextlib.suppress(MachineError):
+                    note("interrupted")
+                raise
+            note(ended)
+            if self._plan.cost:
+                say(cost.words(self._plan.cost))
+        return self.samples.read()
+
+    def _continue(self) -> None:
+        before = manifest.load(self.folder)
+        if differing := manifest.difference(before, self._plan):
+            raise LabError(
+                f"{self.folder} cannot be resumed: what it measured differs now in "
+                f"{', '.join(differing)}. Start a new run instead."
+            )
+        self._plan = before
+        jsonfile.clear_partial(self.folder)
+        if self.samples.set_aside_damaged_end():
+            say(f"{self.samples.path}: set the damaged last line aside")
+
+    def _rounds(
+        self, schedule: Schedule, deadline: float | None, note: Callable[[str], None]
+    ) -> str:
+        """Measure what is pending; return how that ended."""
+        already = schedule.measured()
+        plan = self._plan
+        title = f"{plan.name}, {plan.preset_name}: up to {already + schedule.left()} samples"
+        ended, last = "complete", 0
+        with Work(f"{title} in {plan.preset.rounds} rounds") as work:
+            for number, position, turn in schedule.pending():
+                if deadline is not None and time.monotonic() > deadline:
+                    ended = "out of time"
+                    break
+                if number != last:
+                    note("")
+                    last = number
+                done, left = schedule.measured(), schedule.left()
+                work.update(
+                    done / (done + left),
+                    f"round {number}: {turn.name}{_so_far(schedule.so_far(turn))}",
+                    schedule.seconds_left(),
+                )
+                sample = self._bed.sample(turn.cell, number, position)
+                sample = msgspec.structs.replace(sample, control=turn.control)
+                self.samples.append(sample)
+                schedule.add(sample)
+                if sample.state == "failed":
+                    work.line(f"round {number}: {turn.name} failed: {sample.error}")
+        say(f"{schedule.measured() - already} samples; raw samples: {self.samples.path}")
+        if stopped := schedule.stopped():
+            saved = sum(one.saved_seconds for one in stopped)
+            say(f"{len(stopped)} cells were precise enough early, which saved {duration(saved)}")
+        if ended == "out of time":
+            say(
+                f"--max-time is used up, {schedule.left()} samples are left; go on with: "
+                f"scripts/run-matrix --resume {self.folder}"
+            )
+        return ended
+
+
+def _so_far(known: Estimate | None) -> str:
+    if known is None:
+        return ""
+    spread = f" ± {known.half_width:.1f}" if known.half_width is not None else ""
+    return f", {known.mean:.1f}{spread} TPS so far"

@@ -1,0 +1,145 @@
+"""In which order cells are measured, and when a cell has been measured enough.
+
+Rounds of all cells, each shuffled, from a recorded seed. What is still to be measured follows from
+the samples alone, so an interrupted run goes on as if it had not been.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from wallab.record.matrix import Cell, Preset
+from wallab.record.samples import Sample
+from wallab.results.intervals import Estimate, estimate, precise_enough
+
+Item = TypeVar("Item")
+
+
+def rounds(items: Sequence[Item], count: int, seed: int) -> list[list[Item]]:
+    """Return so many rounds; each holds every item once, shuffled. Same seed, same order."""
+    shuffler = random.Random(seed)  # noqa: S311
+    return [shuffler.sample(items, len(items)) for _ in range(count)]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A cell's place in a round."""
+
+    cell: Cell
+    control: bool = False
+    """Whether this is the cell under its second name, for the A/A control."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells turns apart; a cell has its axes in the order of its experiment."""
+        return (self.control, *self.cell.items())
+
+    @property
+    def name(self) -> str:
+        """The cell for people."""
+        return " ".join([*self.cell.values(), *(["(control)"] if self.control else [])])
+
+
+def turn_of(sample: Sample) -> Turn:
+    """Return the turn that the sample was measured in."""
+    return Turn(sample.cell, sample.control)
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """A cell that was precise enough before the rounds were used up."""
+
+    cell: Cell
+    control: bool
+    rounds: int
+    """How many it took."""
+    saved_seconds: float
+    """What its other rounds would have taken, by the mean of those measured."""
+
+
+class Schedule:
+    """What of a run is still to be measured."""
+
+    def __init__(self, turns: Sequence[Turn], preset: Preset, seed: int) -> None:
+        self._turns = list(turns)
+        self._preset = preset
+        self._rounds = rounds(self._turns, preset.rounds, seed)
+        self._samples: dict[tuple[object, ...], dict[int, Sample]] = {
+            turn.key: {} for turn in self._turns
+        }
+
+    def add(self, sample: Sample) -> None:
+        """Take note of a sample, also one of an earlier session."""
+        self._samples.setdefault(turn_of(sample).key, {})[sample.round] = sample
+
+    def pending(self) -> Iterator[tuple[int, int, Turn]]:
+        """Yield round, position in it (both from 1) and turn, one after the other.
+
+        Each must be added as a sample before the next is asked for.
+        """
+        for number, shuffled in enumerate(self._rounds, 1):
+            for position, turn in enumerate(shuffled, 1):
+                if number not in self._samples[turn.key] and not self._done(turn, number):
+                    yield number, position, turn
+
+    def _rates(self, turn: Turn, before: int | None = None) -> list[float]:
+        return [
+            sample.figures.tps
+            for number, sample in sorted(self._samples[turn.key].items())
+            if sample.figures and (before is None or number < before)
+        ]
+
+    def _done(self, turn: Turn, number: int) -> bool:
+        """Whether what was measured before the round is precise enough."""
+        precision = self._preset.precision
+        return precision is not None and precise_enough(self._rates(turn, number), precision)
+
+    def so_far(self, turn: Turn) -> Estimate | None:
+        """Return what is known of a cell."""
+        rates = self._rates(turn)
+        return estimate(rates) if rates else None
+
+    def measured(self) -> int:
+        """Return how many samples there are."""
+        return sum(map(len, self._samples.values()))
+
+    def _waiting(self, turn: Turn) -> int:
+        """Return how many samples of a cell are left, if it is not precise enough early."""
+        mine = self._samples[turn.key]
+        return sum(
+            1
+            for number in range(1, self._preset.rounds + 1)
+            if number not in mine and not self._done(turn, number)
+        )
+
+    def left(self) -> int:
+        """Return how many samples are left, if no further cell is precise enough early."""
+        return sum(map(self._waiting, self._turns))
+
+    def seconds_left(self) -> float | None:
+        """Return how long those take, by the cells' times so far; None if nothing is known."""
+        known = [s for of_turn in self._samples.values() for s in of_turn.values()]
+        if not known:
+            return None
+        typical = sum(map(_seconds, known)) / len(known)
+        total = 0.0
+        for turn in self._turns:
+            mine = self._samples[turn.key].values()
+            each = sum(map(_seconds, mine)) / len(mine) if mine else typical
+            total += each * self._waiting(turn)
+        return total
+
+    def stopped(self) -> list[Stopped]:
+        """Return the cells that were precise enough early, in the order of the turns."""
+        found = []
+        for turn in self._turns:
+            mine = self._samples[turn.key]
+            spared = self._preset.rounds - len(mine)
+            if spared > 0 and self._done(turn, max(mine, default=0) + 1):
+                each = sum(map(_seconds, mine.values())) / len(mine)
+                found.append(Stopped(turn.cell, turn.control, len(mine), round(each * spared, 1)))
+        return found
+
+
+def _seconds(sample: Sample) -> float:
+    return sum(sample.phases.values())

@@ -1,0 +1,45 @@
+"""What workloads have in common that use files instead of the server, which idles beside them."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wallab.bench.cluster import Cluster
+from wallab.bench.workloads.base import Workload
+from wallab.errors import MachineError
+from wallab.machine import process
+from wallab.record.conditions import Conditions
+
+if TYPE_CHECKING:
+    from wallab.bench.testbed import TestBed
+    from wallab.record.matrix import Preset
+
+
+class FileWorkload(Workload):
+    """A program that reads and writes files of its own on the drive of the data."""
+
+    def __init__(self) -> None:
+        self.writes = False
+
+    def load(self, server: Path, cluster: Cluster, scale: int) -> None:
+        """Load nothing: there are no tables."""
+
+    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> None:
+        """Do nothing: the program begins by itself with what it measures."""
+
+
+def program(name: str) -> Path:
+    """Return where the program is, also among those for administrators; MachineError if nowhere."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
+    if not found:
+        raise MachineError(f"there is no {name}; on Debian, apt-get install {name}")
+    return Path(found)
+
+
+def folder(bed: "TestBed") -> Path:
+    """Return the folder for the files, which is gone when the sample's content is."""
+    place = bed.drives["data"].mount_point / "files"
+    if not place.exists():
+        place.mkdir()
+        process.own(place)
+    return place

@@ -1,0 +1,1 @@
+"""Drives: simulated, real, and put up by hand."""

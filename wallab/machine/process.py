@@ -1,0 +1,181 @@
+"""Child processes that never outlive the lab."""
+
+import ctypes
+import functools
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from wallab.errors import LabError
+from wallab.machine.provision import SERVER_USER
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent(deadly: signal.Signals) -> Callable[[], None]:
+    """Return what a child runs before exec so that it gets the signal when the lab dies."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return prepare
+
+
+def server_user() -> str | None:
+    """The user that servers run as, or None where the lab does not run as root."""
+    return SERVER_USER if os.geteuid() == 0 else None
+
+
+def can_run(server: Path) -> bool:
+    """Whether that user can reach the installed server where it is."""
+    try:
+        child = spawn([server / "bin/postgres", "-V"], as_server=True, stdout=subprocess.DEVNULL)
+    except PermissionError:
+        return False
+    return child.wait(60) == 0
+
+
+def own(path: Path) -> None:
+    """Give the path to the user that servers run as."""
+    if user := server_user():
+        entry = pwd.getpwnam(user)
+        os.chown(path, entry.pw_uid, entry.pw_gid)
+
+
+def pinned(command: Sequence[str | Path], cpus: int | None, skipped: int = 0) -> list[str | Path]:
+    """Return the command, bound to so many of the CPUs that the lab may use, after those skipped.
+
+    None: to all of them.
+    """
+    if cpus is None:
+        return list(command)
+    chosen = sorted(os.sched_getaffinity(0))[skipped:][:cpus]
+    return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
+
+
+CONTAINER = ("--pid", "--fork", "--kill-child", "--mount-proc")
+"""Options of unshare(1) for processes that all end with the first of them.
+
+Their /proc shows them alone, for tests that look at their servers there, in a mount namespace that
+is theirs, too."""
+
+
+@functools.cache
+def namespaces_refused(*options: str, command: tuple[str, ...] = ("true",)) -> str:
+    """Say why this machine runs no command in namespaces of its own; nothing if it does.
+
+    The options, of unshare(1), name the namespaces.
+    """
+    try:
+        result = subprocess.run(
+            ["unshare", *options, *command], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if result.returncode == 0 else result.stderr.strip() or "unshare fails"
+
+
+def can_contain() -> bool:
+    """Whether this process may give children a process namespace of their own."""
+    return os.geteuid() == 0 and not namespaces_refused(*CONTAINER)
+
+
+def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
+    """Wrap the command in a process namespace whose processes all end with the first of them.
+
+    That is a shell, which stays root: a change of user would clear the signal of its parent's
+    death, and the orphans of the command need somebody who reaps them.
+    """
+    inside = 'setpriv --reuid="$0" --regid="$0" --clear-groups "$@"; exit $?'
+    return ["unshare", *CONTAINER, "sh", "-c", inside, user, *command]
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    as_server: bool = False,
+    contained: bool = False,
+    die_with_parent: bool = True,
+    deadly: signal.Signals = signal.SIGKILL,
+    cwd: Path | None = None,
+    environment: dict[str, str] | None = None,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child in a session of its own, so that Ctrl-C reaches the lab alone.
+
+    When the lab dies, however it dies, the child gets the deadly signal, unless it is to go on
+    without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as, and
+    `contained` in a process namespace where that can be made, so that no daemon outlives it.
+    """
+    user = server_user() if as_server else None
+    if contained and user and can_contain():
+        command = _in_container(command, user)
+        user = None
+    base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    if not as_server:
+        base = dict(os.environ)
+    return subprocess.Popen(
+        [str(part) for part in command],
+        cwd=cwd or (Path("/") if as_server else None),
+        env=base | (environment or {}),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        # Runs after the change of user, which would clear the setting.
+        preexec_fn=_die_with_parent(deadly) if die_with_parent else None,  # noqa: PLW1509
+        user=user,
+        group=user,
+        extra_groups=[] if user else None,
+        umask=0o077 if as_server else -1,
+    )
+
+
+def must_run(
+    command: Sequence[str | Path], what: str, environment: dict[str, str] | None = None
+) -> None:
+    """Run a program as the user that servers run as; LabError with its last words if it fails."""
+    child = spawn(
+        command,
+        as_server=True,
+        environment=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        _, errors = child.communicate()
+    finally:
+        end_group(child)
+    if child.returncode:
+        raise LabError(f"{what} failed: {errors.decode(errors='replace').strip()[-500:]}")
+
+
+def end(child: subprocess.Popen[bytes], how: signal.Signals, patience: float) -> None:
+    """Send the signal and wait; past the patience (s), kill the child's whole group."""
+    if child.poll() is not None:
+        return
+    child.send_signal(how)
+    try:
+        child.wait(patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the child's session: its group, if the child has not ended by itself."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    if child.stdout is not None:
+        child.stdout.close()

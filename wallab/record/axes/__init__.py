@@ -1,0 +1,54 @@
+"""The axes that an experiment may have, each a module."""
+
+from wallab.errors import LabError
+from wallab.record.axes import (
+    amount,
+    archive,
+    barriers,
+    cpus,
+    drive_profile,
+    file_system,
+    read_ahead,
+    setting,
+    source,
+    sync,
+    variant,
+    workload,
+    write_cache,
+)
+from wallab.record.axes.axis import Axis
+from wallab.record.conditions import Conditions
+
+_KINDS: dict[str, type[Axis]] = {
+    "variant": variant.Variant,
+    "source": source.Source,
+    "write_cache": write_cache.WriteCacheAxis,
+    "sync": sync.Sync,
+    "profile": drive_profile.DriveProfile,
+    "file_system": file_system.FileSystem,
+    "barriers": barriers.Barriers,
+    "read_ahead": read_ahead.ReadAhead,
+    "cpus": cpus.Cpus,
+    "workload": workload.WorkloadAxis,
+    "archive": archive.Archive,
+    "warehouses": amount.Warehouses,
+    "scale": amount.Scale,
+    "clients": amount.Clients,
+}
+
+
+def find(name: str) -> Axis:
+    """Return the axis of that name; LabError if there is none."""
+    if name.startswith(setting.PREFIX):
+        return setting.Setting(name)
+    if name not in _KINDS:
+        known = ", ".join((*_KINDS, f"{setting.PREFIX}NAME"))
+        raise LabError(f"unknown axis “{name}”; expected {known}")
+    return _KINDS[name](name)
+
+
+def apply(cell: dict[str, str], conditions: Conditions) -> Conditions:
+    """Write what the cell's values decide into the conditions, and return them."""
+    for name in sorted(cell, key=lambda name: find(name).last):
+        find(name).apply(cell[name], conditions)
+    return conditions

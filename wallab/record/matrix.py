@@ -1,0 +1,372 @@
+"""matrix.toml: the experiments, their cells and their presets."""
+
+import itertools
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from wallab import paths
+from wallab.bench import workloads
+from wallab.bench.gauges import GAUGES
+from wallab.drives.simulated import FILE_SYSTEMS, profile
+from wallab.errors import LabError
+from wallab.files.strict import read_toml
+from wallab.record import axes
+from wallab.record.conditions import Conditions
+from wallab.record.values import VALUES
+from wallab.record.writecache import WRITE_CACHES, WriteCache
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Only = dict[str, str | list[str]]
+"""Axis -> its value or values, of the cells that a preset measures."""
+Cell = dict[str, str]
+"""One point of the axes: axis -> value, in the order of the experiment's axes."""
+
+
+class Drive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A drive of the test bed."""
+
+    profile: str = ""
+    """Of a simulated drive."""
+    size_mb: Annotated[int, msgspec.Meta(ge=512)] | None = None
+    """Of a simulated drive."""
+    kind: Literal["simulated", "device", "directory"] = "simulated"
+    directory: str = ""
+    """On a real drive: the work happens in a folder of its own below."""
+    filesystem: str = "xfs"
+    """Of a simulated drive."""
+    write_cache: WriteCache | None = None
+    """Fixed; without it an axis decides."""
+    mkfs: dict[str, tuple[str, ...]] = {}
+    """File system -> further arguments of its mkfs."""
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much is measured."""
+
+    about: str
+    scale: Positive
+    """The size of the database in the workload's unit, such as pgbench's -s."""
+    clients: Positive
+    rounds: Positive
+    transactions: Positive | None = None
+    """For each client (pgbench -t); either this or seconds."""
+    seconds: Positive | None = None
+    """Of a measured run (pgbench -T)."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
+    """Instead of the experiment's memory_mb, where this preset's data are smaller."""
+    files_mb: Annotated[int, msgspec.Meta(ge=64)] = 256
+    """How much the workloads bonnie and sysbench have in their files."""
+    pace: Positive = 1
+    """How many times faster than TPC-C's people the workload tpcc's key and think."""
+    warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
+    precision: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    """Percent: a cell whose 95% interval is at most ± this needs no more rounds."""
+    control: Cell | None = None
+    """A cell that is measured under two names, to show what a difference of nothing looks like."""
+    only: tuple[Only, ...] = ()
+    """Axis -> value or values of the cells that stay; a cell stays if one of them fits."""
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of matrix.toml."""
+
+    title: str
+    source: str
+    workload: str
+    rows: tuple[str, ...]
+    column: str
+    axes: dict[str, tuple[str, ...]]
+    drive: dict[str, Drive]
+    settings: dict[str, str]
+    preset: dict[str, Preset]
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
+    """What the server and all that it starts may use, page cache included; None: no limit."""
+    values: tuple[str, ...] = ("tps",)
+    """What the table shows of each cell; intervals and ratios are the first one's."""
+    series: tuple[str, ...] = ()
+    """What is looked at over time while a sample is measured."""
+    relative_to: str | None = None
+    reference: str | None = None
+    notes: tuple[str, ...] = ()
+    """Said under the table."""
+
+
+class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """matrix.toml."""
+
+    experiment: dict[str, Experiment]
+
+
+def read(file: Path | None = None) -> Matrix:
+    """Read matrix.toml; LabError names the file, the key and what was expected."""
+    file = file or paths.MATRIX
+    matrix = read_toml(file, Matrix)
+    for name, experiment in matrix.experiment.items():
+        try:
+            _check(experiment)
+        except LabError as error:
+            raise LabError(f"{file}: experiment.{name}.{error}") from None
+    return matrix
+
+
+def _check(experiment: Experiment) -> None:
+    """Check what the types cannot say; the LabError begins with the key."""
+    _check_axes(experiment)
+    if sorted((*experiment.rows, experiment.column)) != sorted(experiment.axes):
+        raise LabError("rows: expected every axis but the column's, each once")
+    if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
+        raise LabError(f"relative_to: expected a value of the axis {experiment.column}")
+    try:
+        workloads.find(experiment.workload)
+    except LabError as error:
+        raise LabError(f"workload: {error}") from None
+    _check_figures(experiment)
+    if experiment.reference and not reference_file(experiment.reference).is_file():
+        raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
+    if set(experiment.drive) not in ({"data"}, {"wal", "data"}):
+        raise LabError("drive: expected drive.data, and drive.wal unless the WAL lies there, too")
+    _check_drives(experiment)
+    for setting in experiment.settings:
+        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
+            raise LabError(f"settings: “{setting}” is no name of a setting")
+    for name, preset in experiment.preset.items():
+        try:
+            _check_preset(preset, experiment)
+        except LabError as error:
+            raise LabError(f"preset.{name}{error}") from None
+
+
+def _check_figures(experiment: Experiment) -> None:
+    for value in experiment.values:
+        if value not in VALUES:
+            raise LabError(f"values: unknown “{value}”; expected {', '.join(VALUES)}")
+    for gauge in experiment.series:
+        if gauge not in GAUGES:
+            raise LabError(f"series: unknown “{gauge}”; expected {', '.join(GAUGES)}")
+    if not experiment.values:
+        raise LabError(f"values: expected at least one of {', '.join(VALUES)}")
+
+
+def _check_drives(experiment: Experiment) -> None:
+    cell = {axis: values[0] for axis, values in experiment.axes.items()}
+    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
+    for name, drive in experiment.drive.items():
+        if drive.kind == "simulated":
+            _check_simulated(name, drive)
+        else:
+            _check_real(name, drive, experiment)
+        if drive.write_cache is None and by_axis is None and drive.kind != "directory":
+            raise LabError(f"drive.{name}.write_cache: expected one, since no axis decides it")
+        for filesystem in drive.mkfs:
+            if filesystem not in FILE_SYSTEMS:
+                raise LabError(f"drive.{name}.mkfs: expected {' or '.join(FILE_SYSTEMS)}")
+
+
+def _check_simulated(name: str, drive: Drive) -> None:
+    if drive.filesystem not in FILE_SYSTEMS:
+        raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
+    try:
+        profile(drive.profile)
+    except LabError as error:
+        raise LabError(f"drive.{name}.profile: {error}") from None
+    if drive.size_mb is None:
+        raise LabError(f"drive.{name}.size_mb: expected the size of the simulated drive")
+    if drive.directory:
+        raise LabError(f"drive.{name}.directory: is for kind device or directory")
+    if drive.write_cache == "as-is":
+        raise LabError(f"drive.{name}.write_cache: a simulated drive has {', '.join(WRITE_CACHES)}")
+
+
+def _check_real(name: str, drive: Drive, experiment: Experiment) -> None:
+    for key in ("profile", "size_mb", "mkfs"):
+        if getattr(drive, key):
+            raise LabError(f"drive.{name}.{key}: is for simulated drives")
+    for axis in ("profile", "file_system", "barriers", "read_ahead"):
+        if axis in experiment.axes:
+            raise LabError(f"drive.{name}.kind: the axis {axis} takes simulated drives")
+    if not drive.directory:
+        raise LabError(f"drive.{name}.directory: expected a directory on the drive")
+    if drive.kind == "directory":
+        if drive.write_cache not in (None, "as-is"):
+            raise LabError(f"drive.{name}.write_cache: that of a directory is as it is")
+        if experiment.axes.get("write_cache", ("as-is",)) != ("as-is",) and all(
+            other.kind == "directory" or other.write_cache for other in experiment.drive.values()
+        ):
+            raise LabError(f'axes.write_cache: expected ["as-is"]: drive.{name} is a directory')
+    elif drive.write_cache == "as-is":
+        raise LabError(f"drive.{name}.write_cache: as-is is for kind directory")
+
+
+def _check_axes(experiment: Experiment) -> None:
+    if not experiment.axes:
+        raise LabError("axes: expected at least one")
+    for name, values in experiment.axes.items():
+        try:
+            axis = axes.find(name)
+        except LabError as error:
+            raise LabError(f"axes: {error}") from None
+        if not values or len(set(values)) != len(values):
+            raise LabError(f"axes.{name}: expected at least one value, and none twice")
+        for value in values:
+            try:
+                axis.check(value)
+            except LabError as error:
+                raise LabError(f"axes.{name}: {error}") from None
+
+
+def _check_preset(preset: Preset, experiment: Experiment) -> None:
+    if (preset.transactions is None) == (preset.seconds is None):
+        raise LabError(": expected either transactions or seconds")
+    if preset.control is not None and preset.control not in cells(experiment, preset):
+        raise LabError(
+            f".control: expected a cell of the preset, a value each of {', '.join(experiment.axes)}"
+        )
+    for condition in preset.only:
+        for axis, values in condition.items():
+            allowed = experiment.axes.get(axis)
+            if allowed is None:
+                raise LabError(f".only: unknown axis “{axis}”")
+            for value in [values] if isinstance(values, str) else values:
+                if value not in allowed:
+                    raise LabError(
+                        f".only: “{value}” is not on the axis {axis}; "
+                        f"expected one of {', '.join(allowed)}"
+                    )
+
+
+def with_source(experiment: Experiment, source: str | None) -> Experiment:
+    """Return the experiment on another source, if one is named."""
+    if source and "source" in experiment.axes:
+        raise LabError("this experiment compares sources, so --source cannot replace them")
+    return msgspec.structs.replace(experiment, source=source) if source else experiment
+
+
+def on_real_drives(
+    experiment: Experiment, kind: Literal["device", "directory"], directories: dict[str, str]
+) -> Experiment:
+    """Return the experiment with its drives (name -> directory) on real ones; LabError if none fit.
+
+    A directory's cache is as it is, so the axis write_cache has that one value. Drives in the same
+    directory share a device, and so its write cache: all of them follow the axis.
+    """
+    together = len(set(directories.values())) < len(directories)
+    drives = {
+        name: Drive(
+            kind=kind,
+            directory=directories[name],
+            write_cache=None
+            if kind == "directory" or (together and "write_cache" in experiment.axes)
+            else drive.write_cache,
+        )
+        for name, drive in experiment.drive.items()
+    }
+    changed = msgspec.structs.replace(experiment, drive=drives)
+    if kind == "directory" and "write_cache" in experiment.axes:
+        by_itself = {"write_cache": ("as-is",)}
+        changed = msgspec.structs.replace(
+            changed,
+            axes=experiment.axes | by_itself,
+            relative_to=None if experiment.column == "write_cache" else experiment.relative_to,
+            preset={
+                name: msgspec.structs.replace(
+                    preset,
+                    control=preset.control and preset.control | {"write_cache": "as-is"},
+                    only=tuple(
+                        {axis: fits for axis, fits in one.items() if axis != "write_cache"}
+                        for one in preset.only
+                    ),
+                )
+                for name, preset in experiment.preset.items()
+            },
+        )
+    _check(changed)
+    return changed
+
+
+def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions:
+    """Return what the cell asks of the test bed."""
+    own = Conditions(scale=preset.scale, clients=preset.clients, settings=dict(experiment.settings))
+    return axes.apply(cell, own)
+
+
+def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
+    """Return the experiment with these variants instead of its own.
+
+    A preset then measures for each of them what it measures for any variant. LabError for a
+    variant that there is not.
+    """
+    presets = {
+        name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
+        for name, preset in experiment.preset.items()
+    }
+    if "variant" not in experiment.axes:
+        raise LabError("--variants: the experiment has no axis variant")
+    changed = msgspec.structs.replace(
+        experiment, axes=experiment.axes | {"variant": names}, preset=presets
+    )
+    try:
+        _check_axes(changed)
+    except LabError as error:
+        raise LabError(f"--variants: {error}") from None
+    return changed
+
+
+def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
+    """Return the conditions on the other axes, each once; none if one of them asks for all."""
+    rest = [{axis: v for axis, v in one.items() if axis != "variant"} for one in only]
+    return () if {} in rest else tuple(one for at, one in enumerate(rest) if one not in rest[:at])
+
+
+def memory_mb(experiment: Experiment, preset: Preset) -> int | None:
+    """Return what the server and all that it starts may use, in MB; None: no limit."""
+    return preset.memory_mb or experiment.memory_mb
+
+
+def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
+    """Return the write cache that the drive has in the cell."""
+    if drive.kind == "directory":
+        return "as-is"
+    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
+    return drive.write_cache or msgspec.convert(by_axis, WriteCache)
+
+
+def reference_file(name: str) -> Path:
+    """Return where the published figures of that name are."""
+    return paths.REFERENCE / f"{name}.toml"
+
+
+def find(matrix: Matrix, experiment: str) -> Experiment:
+    """Return the experiment of that name."""
+    found = matrix.experiment.get(experiment)
+    if found is None:
+        raise LabError(f"no experiment “{experiment}”; there are {', '.join(matrix.experiment)}")
+    return found
+
+
+def choose(matrix: Matrix, experiment: str, preset: str) -> tuple[Experiment, Preset]:
+    """Return the experiment and its preset by name."""
+    found = find(matrix, experiment)
+    how_much = found.preset.get(preset)
+    if how_much is None:
+        raise LabError(f"{experiment} has no preset “{preset}”; it has {', '.join(found.preset)}")
+    return found, how_much
+
+
+def cells(experiment: Experiment, preset: Preset) -> list[Cell]:
+    """Return the cells that the preset measures, in the order of the axes."""
+    points = itertools.product(*experiment.axes.values())
+    every = [dict(zip(experiment.axes, point, strict=True)) for point in points]
+    return [cell for cell in every if _stays(cell, preset)]
+
+
+def _stays(cell: Cell, preset: Preset) -> bool:
+    def fits(condition: Only) -> bool:
+        return all(
+            cell[axis] == values if isinstance(values, str) else cell[axis] in values
+            for axis, values in condition.items()
+        )
+
+    return not preset.only or any(fits(condition) for condition in preset.only)

@@ -1,0 +1,1 @@
+"""What follows from records alone: summaries, comparisons, tables, pages."""

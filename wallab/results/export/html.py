@@ -1,0 +1,265 @@
+"""report.html: a run on one page that needs no network, made of its samples alone."""
+
+import base64
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from wallab.record.manifest import Manifest
+from wallab.record.samples import Sample
+from wallab.record.values import VALUES
+from wallab.results import evidence
+from wallab.results.export import curves, footnotes, plots, text
+from wallab.results.export.svg import Drawing
+from wallab.results.intervals import Estimate
+from wallab.results.summary import Summary
+from wallab.results.table import Table, axis_title, value_title
+
+_PAGE = Path(__file__).parent / "page"
+
+
+class CellView(msgspec.Struct, frozen=True):
+    """What the page shows of a cell."""
+
+    number: int
+    """Its place, from 0; the page's anchors are c0, c1, …"""
+    values: tuple[str, ...]
+    """On the axes."""
+    titles: tuple[str, ...]
+    """The same, for people."""
+    row: str
+    column: str
+    cell: Summary
+    figure: Estimate | None
+    """The first of the table's values."""
+    mean: str
+    spread: str
+    published: str
+    bar: dict[str, float]
+    """Where the bar, its interval and the published mark end: shares of the axis, two scales."""
+    reasons: tuple[str, ...]
+    heads: dict[str, float] | None
+    samples: tuple[Sample, ...]
+    course: Markup | None
+
+    @property
+    def name(self) -> str:
+        """The cell's row and column."""
+        return f"{self.row}, {self.column}"
+
+    @property
+    def latency(self) -> tuple[float, float] | None:
+        """Median and 99th percentile of latency in ms, each the mean over the samples."""
+        found = [
+            (s.figures.course.latency_ms.p50, s.figures.course.latency_ms.p99)
+            for s in self.samples
+            if s.figures and s.figures.course
+        ]
+        if not found:
+            return None
+        return sum(a for a, _ in found) / len(found), sum(b for _, b in found) / len(found)
+
+
+def _bar(table: Table, cell: Summary, most: float, least: float) -> dict[str, float]:
+    """Place the cell's figures on a linear and on a logarithmic axis."""
+    decades = math.log10(most / least)
+
+    def places(name: str, value: float) -> dict[str, float]:
+        log = math.log10(max(value, least) / least) / decades
+        return {name: round(value / most, 4), f"log-{name}": round(min(1.0, log), 4)}
+
+    found: dict[str, float] = {}
+    figure = plots.figure(table, cell)
+    if figure:
+        found |= places("value", figure.mean)
+    if ends := plots.interval(figure):
+        found |= places("low", ends[0]) | places("high", ends[1])
+    if cell.reference is not None:
+        found |= places("mark-at", cell.reference)
+    return found
+
+
+def _floor(table: Table) -> float:
+    """Return the power of ten that a logarithmic axis begins at."""
+    found = []
+    for cell in (cell for row in table.rows for cell in row.cells if cell):
+        figure = plots.figure(table, cell)
+        found += [value for value in (figure and figure.mean, cell.reference) if value]
+    return 10.0 ** math.floor(math.log10(min(found, default=1.0)))
+
+
+def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[CellView | None]]:
+    """Return the page's cells, row by row."""
+    most, least = plots.ceiling(table), _floor(table)
+    mean, spread, published = text.first(table)
+    by_cell: dict[tuple[str, ...], list[Sample]] = {}
+    for sample in sorted(samples, key=lambda s: (s.round, s.position)):
+        if not sample.control:
+            by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
+    rows: list[list[CellView | None]] = []
+    number = 0
+    for row in table.rows:
+        views: list[CellView | None] = []
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            if cell is None:
+                views.append(None)
+                continue
+            values = tuple(cell.cell.values())
+            own = by_cell.get(values, [])
+            course = plots.course(own)
+            views.append(
+                CellView(
+                    number=number,
+                    values=values,
+                    titles=tuple(value_title(axis, value) for axis, value in cell.cell.items()),
+                    row=footnotes.row_title(table, row),
+                    column=column,
+                    cell=cell,
+                    figure=plots.figure(table, cell),
+                    mean=mean(cell),
+                    spread=spread(cell),
+                    published=published(cell),
+                    bar=_bar(table, cell, most, least),
+                    reasons=footnotes.reasons(cell),
+                    heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
+                    samples=tuple(own),
+                    course=_inline(course),
+                )
+            )
+            number += 1
+        rows.append(views)
+    return rows
+
+
+def _phases(plan: Manifest, samples: list[Sample]) -> list[tuple[str, float]]:
+    """Return what the run's seconds went to; runs of before have no account of their own."""
+    if plan.cost:
+        return [("measured by pgbench", plan.cost.measured), *plan.cost.phases.items()]
+    measured = sum(sample.figures.seconds for sample in samples if sample.figures)
+    total: dict[str, float] = {}
+    for sample in samples:
+        for phase, seconds in sample.phases.items():
+            total[phase] = total.get(phase, 0.0) + seconds
+    if "measure" in total:
+        total["measure"] -= measured
+    return [("measured by pgbench", measured), *total.items()]
+
+
+def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what can move the numbers, in groups of (name, value)."""
+    machine, preset = plan.machine, plan.preset
+    amount = f"{preset.seconds} s" if preset.seconds else f"{preset.transactions} transactions"
+    groups: list[tuple[str, list[tuple[str, str]]]] = [
+        (
+            "Machine",
+            [
+                ("system", machine.system),
+                ("kernel", machine.kernel),
+                ("processor", f"{machine.cpu}, {machine.cpus} usable"),
+                ("memory", f"{machine.memory_kb / 1024**2:.1f} GB"),
+                ("governor", machine.governor or "not told"),
+                *((f"mitigation: {name}", said) for name, said in machine.mitigations.items()),
+                *machine.tuning.items(),
+            ],
+        ),
+        (
+            "Run",
+            [
+                ("started", plan.started),
+                ("preset", f"{plan.preset_name}: {preset.about}"),
+                ("pgbench", f"-s {preset.scale} -c {preset.clients}, {amount} a sample"),
+                ("warm-up", f"{preset.warm_up_seconds} s"),
+                ("rounds", str(preset.rounds)),
+                ("seed", str(plan.seed)),
+                *((f"lab: {name}", value) for name, value in plan.lab.items()),
+            ],
+        ),
+        ("Settings of the experiment", sorted(plan.experiment.settings.items())),
+    ]
+    template = {name: value for name, value in plan.template.items() if type(value) is not dict}
+    groups.append(("Cluster", [(name, _shown(value)) for name, value in template.items()]))
+    groups += [
+        (f"Cluster: {name}", [(key, _shown(one)) for key, one in value.items()])
+        for name, value in plan.template.items()
+        if name not in template
+    ]
+    groups += [
+        (f"Drive: {name}", sorted(parameters.items())) for name, parameters in plan.drives.items()
+    ]
+    for name, build in plan.builds.items():
+        told = msgspec.to_builtins(build, enc_hook=str)
+        shown = [(key, _shown(value)) for key, value in told.items() if value not in ("", [], {})]
+        groups.append((f"Server: {name}", shown))
+    return groups
+
+
+def _shown(value: Any) -> str:
+    """Write a value of a manifest for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(one)}" for key, one in value.items())
+    if isinstance(value, list):
+        return " · ".join(map(_shown, value))
+    return str(value)
+
+
+def _inline(drawing: Drawing | None) -> Markup | None:
+    return Markup(drawing.inline()) if drawing else None  # noqa: S704 - svg escapes
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
+    """Return the page; every name in it is escaped, and only its own script may run."""
+    pages = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_PAGE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    rows = _views(plan, samples, table)
+    cells = [view for row in rows for view in row if view]
+    axes = [
+        {
+            "name": axis_title(axis),
+            "values": [v for v in values if any(view.values[i] == v for view in cells)],
+        }
+        for i, (axis, values) in enumerate(plan.experiment.axes.items())
+    ]
+    script = (_PAGE / "page.js").read_text()
+    return pages.get_template("page.html").render(
+        axes=axes,
+        axis_titles=[axis_title(axis) for axis in table.row_axes],
+        cells=cells,
+        rows=rows,
+        table=table,
+        show=text,
+        remarks=footnotes.remarks(table),
+        value=VALUES[table.values[0]].title,
+        # The other values, each with its interval and what was published of it.
+        further=text.values(table)[3 if table.reference else 2 :],
+        values=table.values[1:],
+        titles=[VALUES[name].title for name in table.values[1:]],
+        digits=[VALUES[name].digits for name in table.values],
+        title_of=value_title,
+        floor=_floor(table),
+        heads=plots.HEADS,
+        curves=_inline(curves.along(table)),
+        over_time=_inline(curves.over_time(table, samples)),
+        drift=_inline(plots.drift(samples, table.values[0])),
+        samples=samples,
+        measured=sum(1 for s in samples if s.state == "measured"),
+        phases=_phases(plan, samples),
+        cost=plan.cost,
+        environment=_environment(plan),
+        style=Markup((_PAGE / "page.css").read_text()),  # noqa: S704 - the lab's own
+        script=Markup(script),  # noqa: S704 - the lab's own
+        script_hash=_hash(script),
+    )

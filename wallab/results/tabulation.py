@@ -1,0 +1,141 @@
+"""Tables derived from a run's raw samples, the same bytes every time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from wallab.bench import run
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.powercut import marks
+from wallab.record import manifest, reference
+from wallab.record.manifest import Manifest
+from wallab.record.samples import Sample, SampleFile
+from wallab.results import against, summary, table
+from wallab.results.against import Against
+from wallab.results.export import csvfile, curves, html, markdown, plots, text
+from wallab.results.export.svg import Drawing
+from wallab.results.table import Table
+
+
+class Results(msgspec.Struct, frozen=True):
+    """All that a run directory says."""
+
+    plan: Manifest
+    samples: list[Sample]
+    table: Table
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "text": text.render,
+    "markdown": markdown.render,
+    "csv": csvfile.render,
+    "json": lambda laid_out: jsonfile.pretty(laid_out) + "\n",
+}
+
+PAGES: dict[str, Callable[[Results], str]] = {
+    "html": lambda found: html.render(found.plan, found.samples, found.table),
+    "svg": lambda found: plots.bars(found.table).file(),
+    "svg-heads": lambda found: plots.heads(found.table).file(),
+    "svg-drift": lambda found: plots.drift(found.samples, found.table.values[0]).file(),
+}
+"""What shows more than the table has."""
+
+DRAWINGS: dict[str, Callable[[Results], Drawing | None]] = {
+    "svg-curves": lambda found: curves.along(found.table),
+    "svg-time": lambda found: curves.over_time(found.table, found.samples),
+}
+"""What only some runs have something to draw for."""
+
+KINDS = (*FORMATS, *PAGES, *DRAWINGS)
+
+FILES = {
+    "text": "table.txt",
+    "markdown": "table.md",
+    "csv": "table.csv",
+    "html": "report.html",
+    "svg": "bars.svg",
+    "svg-heads": "heads.svg",
+    "svg-drift": "drift.svg",
+    "svg-curves": "curves.svg",
+    "svg-time": "time.svg",
+}
+
+
+def results_of(
+    folder: Path,
+    rows: tuple[str, ...] = (),
+    column: str | None = None,
+    value: str | None = None,
+    cuts: list[Path] | None = None,
+) -> Results:
+    """Return what a run directory says; LabError if it is none, or has no such value.
+
+    Rows, column and value are the experiment's unless they are named. The cells are marked with
+    what campaigns of power cuts have shown, if some are named.
+    """
+    plan = table.rearranged(manifest.load(folder), rows, column, value)
+    name = plan.experiment.reference
+    published = reference.load(name) if name else None
+    samples = SampleFile(folder / run.SAMPLES).read()
+    summaries = summary.summarize(plan, samples, published)
+    if value and samples and not any(value in cell.values for cell in summaries):
+        raise LabError(f"--value {value}: no sample of {folder} has that figure")
+    laid_out = table.lay_out(plan, summaries, published, summary.control(plan, samples))
+    if cuts:
+        laid_out = marks.marked(laid_out, plan, cuts)
+    # The control is a statement about the run, and no cell of it.
+    return Results(plan, [sample for sample in samples if not sample.control], laid_out)
+
+
+def table_of(folder: Path) -> Table:
+    """Return the table of a run; LabError if the directory holds none."""
+    return results_of(folder).table
+
+
+def _content(found: Results, kind: str) -> str | None:
+    """Return the results in one of KINDS; None if the run has nothing to draw for it."""
+    if kind in DRAWINGS:
+        drawing = DRAWINGS[kind](found)
+        return drawing.file() if drawing else None
+    return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
+
+
+def render(found: Results, kind: str) -> str:
+    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+    content = _content(found, kind)
+    if content is None:
+        raise LabError(
+            f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
+            "an experiment that looks at figures over time"
+        )
+    return content
+
+
+def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
+    """Compare two runs cell by cell; LabError if they have none in common."""
+    sides = [
+        (manifest.load(folder), SampleFile(folder / run.SAMPLES).read()) for folder in (new, old)
+    ]
+    return against.compare(sides[0], sides[1], value)
+
+
+def write_files(folder: Path) -> Table:
+    """Write the run's derived files beside its samples, and return its table.
+
+    MachineError where one cannot be written, as on a full disk.
+    """
+    found = results_of(folder)
+    for kind, file in FILES.items():
+        content = _content(found, kind)
+        if content is None:
+            continue
+        try:
+            (folder / file).write_text(content)
+        except OSError as error:
+            raise MachineError(
+                f"{folder / file}: {error.strerror}; all samples are kept: scripts/tabulate "
+                f"{folder} --format {kind} prints the same"
+            ) from None
+    return found.table

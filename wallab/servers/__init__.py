@@ -1,0 +1,1 @@
+"""Servers: sources, patches, builds and their checks."""

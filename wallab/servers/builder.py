@@ -1,0 +1,360 @@
+"""Build variants: installed servers at build/<version>/<variant>/.
+
+One work tree for each source, build system and set of options is patched, built, installed and
+patched anew for the next variant, so that a variant costs what its patches touch.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from wallab import paths
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.files.timestamp import utc
+from wallab.machine import process
+from wallab.progress import Work, say
+from wallab.record import series
+from wallab.record.conditions import Conditions
+from wallab.record.series import Patch
+from wallab.servers import buildsystem, prebuilt
+from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
+from wallab.servers.patching import WorkTree
+from wallab.servers.source import Source, resolve, unpack
+
+FORMAT = 1
+"""Raised when the way of building changes, so that everything is built anew."""
+
+
+class AppliedPatch(msgspec.Struct, frozen=True):
+    """A patch as it was applied."""
+
+    name: str
+    sha256: str
+
+
+class Build(msgspec.Struct, frozen=True):
+    """build.json: an installed server and everything it was made from."""
+
+    variant: str
+    version: str
+    source: str
+    """The tarball's SHA-256, the digest of the directory's files, or the commit."""
+    source_kind: str
+    patches: tuple[AppliedPatch, ...]
+    build_system: str
+    options: tuple[str, ...]
+    compiler: str
+    flags: dict[str, str]
+    key: str
+    """Digest of all the above: same key, same server."""
+    seconds: float
+    built: str
+    """When, UTC."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """An installed server."""
+
+    path: Path
+    build: Build
+    fresh: bool
+    """Whether it was built just now."""
+
+
+def compiler() -> str:
+    """Return the C compiler's first line about itself; MachineError if there is none."""
+    if prebuilt.image() == "lab":
+        return prebuilt.origin().compiler
+    command = os.environ.get("CC", "cc").split()
+    try:
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise MachineError(f"no C compiler: “{' '.join(command)} --version” fails") from None
+    return said.stdout.splitlines()[0]
+
+
+def _flags() -> dict[str, str]:
+    names = ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS")
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+def cheapest_order(variants: dict[str, list[Patch]]) -> list[str]:
+    """Return the variants so that each differs from the one before in as few patches as can be."""
+    left = dict(variants)
+    order: list[str] = []
+    applied: set[Patch] = set()
+    while left:
+        nearest = min(left, key=lambda name: len(applied ^ set(left[name])))
+        order.append(nearest)
+        applied = set(left.pop(nearest))
+    return order
+
+
+class Builder:
+    """Builds variants of one source with one build system."""
+
+    def __init__(self, source: Source, system: BuildSystem, folder: Path | None = None) -> None:
+        self.source = source
+        self.system = system
+        self.folder = (folder or paths.BUILD) / source.label
+        if system.name == "autoconf" and source.major >= 16:
+            # Beside the default build of the same version.
+            self.folder = self.folder.with_name(f"{source.label}-autoconf")
+        self._compiler = compiler()
+        self._flags = _flags()
+        trees = paths.cache() / "trees"
+        # A configured tree names its own place; in a cache that was moved, there is to be another.
+        digest = _digest(
+            FORMAT,
+            source.identity,
+            system.name,
+            system.options,
+            self._compiler,
+            self._flags,
+            str(trees),
+        )
+        self._home = trees / f"{source.label}-{system.name}-{digest[:12]}"
+
+    def key(self, patches: list[AppliedPatch]) -> str:
+        """Return the key of the server that these patches make."""
+        return _digest(
+            FORMAT,
+            self.source.version,
+            self.source.identity,
+            patches,
+            self.system.name,
+            self.system.options,
+            self._compiler,
+            self._flags,
+        )
+
+    def have(self, variant: str, patches: list[Patch]) -> Server | None:
+        """Return the variant's server if just that has been built."""
+        path = self.folder / variant
+        try:
+            build = jsonfile.load(path / "build.json", Build)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        applied = [AppliedPatch(patch.name, patch.sha256) for patch in patches]
+        return Server(path, build, fresh=False) if build.key == self.key(applied) else None
+
+    def build(self, variants: dict[str, list[Patch]]) -> list[Server]:
+        """Return the servers of the variants, building those that are missing or out of date.
+
+        LabError or MachineError where one cannot be built; those before it are kept.
+        """
+        servers: dict[str, Server] = {}
+        for variant in cheapest_order(variants):
+            patches = variants[variant]
+            if (server := self.have(variant, patches)) is None:
+                with self._locked():
+                    # Somebody else may have built it while this one waited.
+                    server = self.have(variant, patches) or self._build(variant, patches)
+            servers[variant] = server
+        return [servers[variant] for variant in variants]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self._home.mkdir(parents=True, exist_ok=True)
+            lock = (self._home / "lock").open("w")
+        except OSError as error:
+            raise MachineError(f"{self._home}: {error.strerror}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another build of PostgreSQL {self.source.version}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _tree(self) -> WorkTree:
+        """Return the work tree, made if there is none yet."""
+        path = self._home / "src"
+        if not path.exists():
+            partial = self._home / "src.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                unpack(self.source, partial)
+                partial.rename(path)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+        return WorkTree(path)
+
+    def _build(self, variant: str, patches: list[Patch]) -> Server:
+        if prebuilt.image() == "lab":
+            raise prebuilt.refuse_to_build(variant)
+        begun = time.monotonic()
+        staging = self._home / "staging"
+        try:
+            with self._working("building", variant) as (work, output):
+                self._compile(patches, work, output)
+                work.update(1.0, "install")
+                shutil.rmtree(staging, ignore_errors=True)
+                for command in self.system.install(self._home / "build", staging):
+                    self._run(command, self._home / "build", output, work)
+                record = self._record(variant, patches, time.monotonic() - begun)
+                return self._keep(staging, record)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    def with_tree(
+        self, variant: str, patches: list[Patch], use: Callable[[Path, Path], None]
+    ) -> None:
+        """Call `use` with the source and build folders, patched and compiled as the variant.
+
+        They are the variant's only until `use` returns. LabError where it cannot be built.
+        """
+        with self._locked(), self._working("compiling the tests of", variant) as (work, output):
+            self._compile(patches, work, output)
+            use(self._home / "src", self._home / "build")
+
+    @contextmanager
+    def _working(self, doing: str, variant: str) -> Iterator[tuple[Work, BinaryIO]]:
+        """Show the work, log its output, and say what is wrong where it fails."""
+        log = self._home / f"{variant}.log"
+        title = f"{doing} {variant} of PostgreSQL {self.source.version} ({self.system.name})"
+        try:
+            with Work(title) as work, log.open("wb") as output:
+                yield work, output
+        except subprocess.CalledProcessError as error:
+            raise self._failure(variant, error, log) from None
+        except OSError as error:
+            raise MachineError(f"{doing} {variant}: {error}; nothing was changed") from None
+
+    def _compile(self, patches: list[Patch], work: Work, output: BinaryIO) -> None:
+        """Bring the work tree to these patches and build it."""
+        build = self._home / "build"
+        work.update(0.0, "source tree")
+        tree = self._tree()
+        tree.apply(patches, f"PostgreSQL {self.source.version} ({self.source.location})")
+        if not self.system.configured(build):
+            work.update(0.0, "configure")
+            shutil.rmtree(build, ignore_errors=True)
+            build.mkdir()
+            self._run(self.system.configure(tree.path, build), build, output, work)
+        share = self.system.progress(tree.path, build)
+        self._run(self.system.compile(build), build, output, work, share)
+
+    def _run(
+        self,
+        command: list[str],
+        cwd: Path,
+        output: BinaryIO,
+        work: Work,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        """Run a step of the build, its output to the log; CalledProcessError if it fails."""
+        cache = paths.cache() / "ccache"
+        cc = self._flags.get("CC", "cc")
+        environment = {
+            "CC": cc if "ccache" in cc else f"ccache {cc}",
+            "CCACHE_DIR": str(cache),
+            "CCACHE_NOHASHDIR": "1",
+            "CCACHE_BASEDIR": str(self._home),
+            "LC_ALL": "C",
+        }
+        child = process.spawn(
+            command,
+            cwd=cwd,
+            environment=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                output.write(line)
+                share = progress(line.decode(errors="replace"))
+                if share is not None:
+                    work.update(share, "compile")
+            if child.wait():
+                raise subprocess.CalledProcessError(child.returncode, command)
+        finally:
+            process.end_group(child)
+
+    def _record(self, variant: str, patches: list[Patch], seconds: float) -> Build:
+        applied = [AppliedPatch(patch.name, patch.sha256) for patch in patches]
+        return Build(
+            variant=variant,
+            version=self.source.version,
+            source=self.source.identity,
+            source_kind=self.source.kind,
+            patches=tuple(applied),
+            build_system=self.system.name,
+            options=tuple(self.system.options),
+            compiler=self._compiler,
+            flags=self._flags,
+            key=self.key(applied),
+            seconds=round(seconds, 1),
+            built=utc(),
+        )
+
+    def _keep(self, staging: Path, record: Build) -> Server:
+        """Put the installed tree in its place in one step, with its build.json."""
+        installed = staging / PREFIX.lstrip("/")
+        target = self.folder / record.variant
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh = self.folder / f".{record.variant}.new"
+        old = self.folder / f".{record.variant}.old"
+        try:
+            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.move(installed, fresh)
+            jsonfile.save(fresh / "build.json", record)
+            shutil.rmtree(old, ignore_errors=True)
+            if target.exists():
+                target.rename(old)
+            fresh.rename(target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
+        return Server(target, record, fresh=True)
+
+    def _failure(
+        self, variant: str, error: subprocess.CalledProcessError, log: Path
+    ) -> LabError | MachineError:
+        lines = log.read_text(errors="replace").splitlines()
+        if any("No space left on device" in line for line in lines[-200:]):
+            return MachineError(
+                f"building {variant}: no space left on the device of {self._home} or "
+                f"{self.folder}; a source needs about 2 GB there. Free some, or put the cache "
+                "elsewhere with WALLAB_CACHE=DIRECTORY; then run this again"
+            )
+        told = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
+        tail = "\n  ".join(told or lines[-15:])
+        step = " ".join(map(str, error.cmd[:2]))
+        return LabError(f"building {variant}: “{step} …” failed:\n  {tail}\nThe whole log: {log}")
+
+
+def servers_of(wanted: Iterable[Conditions], source_name: str, system: str) -> dict[str, Server]:
+    """Build the servers that cells ask for, and return them by `Conditions.server`.
+
+    The source is the one named where a cell asks for none; the build system may be auto.
+    """
+    catalog = series.read()
+    servers: dict[str, Server] = {}
+    asked: dict[str | None, dict[str, str]] = {}
+    for one in wanted:
+        asked.setdefault(one.source, {})[one.variant] = one.server
+    for name, variants in asked.items():
+        source = resolve(name or source_name)
+        builder = Builder(source, buildsystem.choose(system, source))
+        built = builder.build(
+            {variant: series.patches_of(catalog, variant, source) for variant in variants}
+        )
+        servers |= {variants[server.build.variant]: server for server in built}
+    return servers

@@ -1,0 +1,315 @@
+"""A PostgreSQL source: an unpacked tree named by major, directory, tarball or git ref.
+
+Sources are never modified: variants are built from copies, which `unpack` makes.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from wallab import paths
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.files.strict import read_toml
+from wallab.servers import debian, prebuilt
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a tree comes from, and what tells it from every other."""
+
+    kind: str
+    """tarball, directory or git."""
+    location: Path
+    version: str
+    """As configure knows it: 18.6, 19devel."""
+    identity: str
+    """SHA-256 of the tarball or of the directory's files, or the commit."""
+    official: bool = False
+    """Whether this is a released tarball, which needs no more than its version for a name."""
+
+    @property
+    def major(self) -> int:
+        """The major version: 18 of 18.6, 19 of 19devel."""
+        return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
+
+    @property
+    def label(self) -> str:
+        """The folder's name below build/: the version, with part of the identity if need be."""
+        return self.version if self.official else f"{self.version}-{self.identity[:8]}"
+
+
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A released tarball."""
+
+    version: str
+    sha256: str
+
+
+class Releases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """patches/sources.toml."""
+
+    address: str
+    major: dict[str, Release]
+
+
+def sha256(file: Path) -> str:
+    """Return the file's SHA-256 in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def default(name: str) -> str:
+    """Return the source to use where the user names none; an image has one of its own."""
+    return prebuilt.default_source() or name
+
+
+def resolve(name: str) -> Source:
+    """Return the source of that name: a major version, directory, tarball or DIRECTORY@REF.
+
+    LabError where there is none, or where it is no PostgreSQL source.
+    """
+    if prebuilt.image() == "lab":
+        kept = prebuilt.origin(name)
+        return Source(kept.source_kind, Path(name), kept.version, kept.source, official=True)
+    if re.fullmatch(r"\d+", name):
+        return _by_major(int(name))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _directory(path.resolve())
+    if path.is_file():
+        return _tarball(path.resolve())
+    folder, at, ref = name.rpartition("@")
+    if at and Path(folder).expanduser().is_dir():
+        return _git(Path(folder).expanduser().resolve(), ref)
+    raise LabError(
+        f"source “{name}”: no such directory or tarball; name a major version (18), a directory, "
+        "a tarball, or DIRECTORY@REF for a git ref of a local clone"
+    )
+
+
+def _version(configure: str, where: str) -> str:
+    """Return the version that a configure script states."""
+    if "PostgreSQL" in configure[:2000]:
+        found = re.search(r"^PACKAGE_VERSION='(\d+[\w.]*)'$", configure, re.MULTILINE)
+        if found:
+            return found[1]
+    raise LabError(
+        f"source {where}: not a PostgreSQL source tree (its configure is not PostgreSQL's)"
+    )
+
+
+def _directory(path: Path) -> Source:
+    try:
+        configure = (path / "configure").read_text(errors="replace")
+    except OSError as error:
+        raise LabError(
+            f"source {path}: not a PostgreSQL source tree ({error.strerror}: configure)"
+        ) from None
+    version = _version(configure, str(path))
+    if (path / "config.status").exists():
+        raise LabError(f"source {path}: was built in place; run “make distclean” in it first")
+    digest = hashlib.sha256()
+    for file in _files(path):
+        digest.update(os.fsencode(file.relative_to(path)) + b"\0")
+        if file.is_symlink():
+            digest.update(os.fsencode(file.readlink()))
+        else:
+            try:
+                with file.open("rb") as stream:
+                    content = hashlib.file_digest(stream, "sha256")
+            except OSError as error:
+                raise LabError(f"source {path}: cannot be read: {error}") from None
+            digest.update(content.digest() + bytes([file.stat().st_mode & 0o100 != 0]))
+    return Source("directory", path, version, digest.hexdigest())
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """The tree's files in order: what git would commit in a work tree, else all."""
+    if (path / ".git").exists():
+        listed = _git_output(path, "ls-files", "-z", "-co", "--exclude-standard")
+        for entry in sorted(set(listed.split(b"\0"))):
+            file = path / os.fsdecode(entry)
+            if entry and (file.is_symlink() or file.is_file()):
+                yield file
+        return
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            yield Path(folder) / name
+
+
+def _git_output(path: Path, *arguments: str) -> bytes:
+    # A user's own clone may belong to somebody else than root; only reading happens here.
+    result = subprocess.run(
+        ["git", "-c", f"safe.directory={path}", "-C", str(path), *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )
+    if result.returncode:
+        raise LabError(f"source {path}: git says: {result.stderr.decode(errors='replace').strip()}")
+    return result.stdout
+
+
+def _git(path: Path, ref: str) -> Source:
+    try:
+        commit = _git_output(path, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    except LabError:
+        raise LabError(f"source {path}@{ref}: the clone has no such ref") from None
+    # git repeats its separator.
+    identity = commit.decode().split()[-1]
+    try:
+        configure = _git_output(path, "show", f"{identity}:configure")
+    except LabError:
+        raise LabError(
+            f"source {path}@{ref}: not a PostgreSQL source tree (no configure)"
+        ) from None
+    version = _version(configure.decode(errors="replace"), f"{path}@{ref}")
+    return Source("git", path, version, identity)
+
+
+def _tarball(path: Path, *, official: bool = False) -> Source:
+    try:
+        with tarfile.open(path) as archive:
+            # The tarballs have configure near their beginning: stop there.
+            for member in archive:
+                parts = Path(member.name).parts
+                if member.isfile() and parts[-1] == "configure" and len(parts) <= 2:
+                    text = archive.extractfile(member).read()  # type: ignore[union-attr]
+                    version = _version(text.decode(errors="replace"), str(path))
+                    break
+            else:
+                raise LabError(f"source {path}: not a PostgreSQL source tarball (no configure)")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise LabError(f"source {path}: cannot be read as a tarball: {error}") from None
+    digest = sha256(path)
+    known = digest in {release.sha256 for release in _releases().major.values()}
+    return Source("tarball", path, version, digest, official or known)
+
+
+def _releases() -> Releases:
+    return read_toml(paths.PATCHES / "sources.toml", Releases)
+
+
+def _by_major(major: int) -> Source:
+    """The newest tarball that was fetched once stays the one in use until the cache is cleared."""
+    folder = paths.cache() / "sources"
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / f"{major}.json"
+    # Two commands that start together must not fetch the same at once.
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if record.exists():
+            kept = jsonfile.load(record, Source)
+            # The cache may have been copied from elsewhere, as into an image.
+            kept = msgspec.structs.replace(kept, location=folder / kept.location.name)
+            if kept.location.is_file() and sha256(kept.location) == kept.identity:
+                return kept
+        try:
+            tarball = debian.fetch(major, folder)
+        except debian.NotInDebian as reason:
+            tarball = _download(major, folder, str(reason))
+        source = _tarball(tarball, official=True)
+        if source.major != major:
+            raise LabError(f"source {major}: {tarball} holds PostgreSQL {source.version}")
+        jsonfile.save(record, source)
+        return source
+
+
+def _download(major: int, folder: Path, reason: str) -> Path:
+    """Fetch the pinned official tarball and check it."""
+    releases = _releases()
+    release = releases.major.get(str(major))
+    if release is None:
+        raise LabError(
+            f"source {major}: Debian's archive does not give it ({reason}), and "
+            f"patches/sources.toml has no tarball of it; known: {', '.join(releases.major)}. "
+            "Name a directory, a tarball or a git ref instead."
+        )
+    address = os.environ.get("WALLAB_SOURCE_ADDRESS", releases.address)
+    address = address.format(version=release.version)
+    print(
+        f"source: Debian's archive does not give it ({reason}); fetching {address}", file=sys.stderr
+    )
+    target = folder / f"postgresql-{release.version}.tar.bz2"
+    partial = target.with_suffix(".partial")
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer, partial.open("wb") as out:  # noqa: S310
+            shutil.copyfileobj(answer, out)
+        digest = sha256(partial)
+        if digest != release.sha256:
+            raise MachineError(
+                f"source {major}: {address} has SHA-256 {digest}, but patches/sources.toml says "
+                f"{release.sha256}; it was not kept"
+            )
+        partial.replace(target)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise MachineError(
+            f"source {major}: neither Debian's archive ({reason}) nor {address} ({error}) can be "
+            "reached; download a PostgreSQL tarball elsewhere and name it: --source FILE"
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def unpack(source: Source, target: Path) -> None:
+    """Make a copy of the tree at the target, which must not exist."""
+    target.mkdir(parents=True)
+    if source.kind == "directory":
+        for file in _files(source.location):
+            copy = target / file.relative_to(source.location)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy, follow_symlinks=False)
+        return
+    if source.kind == "git":
+        _extract(_git_output(source.location, "archive", source.identity), source, target)
+        return
+    _extract(source.location, source, target)
+    inside = list(target.iterdir())
+    if len(inside) == 1:
+        # Move the single top folder's content up.
+        aside = target.with_name(target.name + ".top")
+        inside[0].rename(aside)
+        target.rmdir()
+        aside.rename(target)
+
+
+def _extract(archive: bytes | Path, source: Source, target: Path) -> None:
+    """Unpack the archive with tar(1), which lets nothing out of the target.
+
+    Python's tarfile is as careful only from 3.11.4 on.
+    """
+    where = f"source {source.location}: cannot be unpacked"
+    file = "-" if isinstance(archive, bytes) else str(archive)
+    result = subprocess.run(
+        [
+            "tar",
+            "--extract",
+            "--force-local",
+            "--no-same-owner",
+            "--directory",
+            target,
+            "--file",
+            file,
+        ],
+        input=archive if isinstance(archive, bytes) else b"",
+        capture_output=True,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    if result.returncode:
+        said = result.stderr.decode(errors="replace")
+        if "No space left on device" in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        raise LabError(f"{where}: {said.strip()[-300:]}")
