@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from wallab.progress import duration
+from wallab.duration import duration
 from wallab.record import series
 from wallab.servers import checkresult, suite
 from wallab.servers.checkresult import Check

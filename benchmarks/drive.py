@@ -26,6 +26,7 @@ from wallab.errors import MachineError
 from wallab.machine import mounts, provision
 from wallab.machine.ledger import Ledger
 from wallab.machine.loop import LoopDevice
+from wallab.record import driveprofile
 
 MIB = 1 << 20
 
@@ -63,7 +64,7 @@ def fio(target: Path, *options: str) -> dict[str, float]:
 def figures(profile: str) -> dict[str, float]:
     """What the profile's parameters say on the model's virtual clock (drive/tests/figures.c)."""
     program = provision.drive_program().parent / "build" / "tests" / "figures"
-    settings = [f"{key}={value}" for key, value in simulated.profile(profile).items()]
+    settings = [f"{key}={value}" for key, value in driveprofile.profile(profile).items()]
     out = subprocess.run([program, *settings], check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(out.stdout)
     return found

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from wallab import paths
-from wallab.bench.pgbench import Measured
 from wallab.command import tabulate
 from wallab.files import jsonfile
 from wallab.record import manifest
 from wallab.record.manifest import Manifest
+from wallab.record.measured import Measured
 from wallab.record.samples import Sample, SampleFile
 from wallab.results import against
 from wallab.results.export import versus

@@ -20,7 +20,8 @@ from wallab.files import jsonfile
 from wallab.machine import ledger, memorygroup
 from wallab.machine.ledger import Ledger
 from wallab.record import axes, manifest, matrix
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Conditions, DriveConditions
+from wallab.record.experiment import DriveSpec
 from wallab.record.samples import SampleFile
 
 SMALL = """
@@ -95,13 +96,49 @@ def test_cell_says_what_it_asks_for() -> None:
         "file_system": "ext4", "read_ahead": "256", "cpus": "2", "scale": "7", "clients": "3",
         "setting.work_mem": "1MB",
     }  # fmt: skip
-    asked = axes.apply(cell, Conditions(scale=1, clients=1, settings={"a": "b"}))
+    experiment = matrix.read().experiment["thread"]
+    experiment = msgspec.structs.replace(experiment, settings={"a": "b"})
+    asked = matrix.conditions(experiment, experiment.preset["quick"], cell)
     assert asked == Conditions(
-        scale=7, clients=3, variant="both", source="17", write_cache="on", profile="p",
-        filesystem="ext4", read_ahead=256, cpus=2,
-        settings={"a": "b", "wal_sync_method": "fsync", "work_mem": "1MB"},
+        scale=7, clients=3, workload="tpcb-like", variant="both", source="17", cpus=2,
+        archive=None, settings={"a": "b", "wal_sync_method": "fsync", "work_mem": "1MB"},
+        drives={name: DriveConditions("p", "ext4", "on", (), 256) for name in ("wal", "data")},
     )  # fmt: skip
     assert asked.server == "17/both"
+
+
+DISK = DriveSpec(profile="ata-2005", filesystem="xfs")
+KEPT = DriveSpec(profile="raid-bbwc", filesystem="xfs")
+
+
+@pytest.mark.parametrize(
+    ("spec", "barriers", "expected"),
+    [
+        (DISK, "on", ("on", ())),
+        (DISK, "off", ("on-unflushed", ())),
+        (msgspec.structs.replace(DISK, filesystem="ext4"), "off", ("on", ("nobarrier",))),
+        (KEPT, "on", ("battery-flushed", ())),
+        (KEPT, "off", ("battery", ())),
+        (
+            msgspec.structs.replace(KEPT, filesystem="btrfs"),
+            "off",
+            ("battery-flushed", ("nobarrier",)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_axis", [False, True])
+def test_barriers_see_what_a_drive_is_made_of(
+    spec: DriveSpec, barriers: str, expected: tuple[str, tuple[str, ...]], by_axis: bool
+) -> None:
+    """Whether an axis decides the profile and the file system, or they are fixed."""
+    experiment, preset = matrix.choose(matrix.read(), "file-systems", "quick")
+    cell = {"barriers": barriers}
+    if by_axis:
+        cell |= {"profile": spec.profile, "file_system": spec.filesystem}
+        spec = DriveSpec(profile="nvme-plp", filesystem="ext4")
+    experiment = msgspec.structs.replace(experiment, drive={"data": spec})
+    drive = matrix.conditions(experiment, preset, cell).drives["data"]
+    assert (drive.write_cache, drive.mount_options) == expected
 
 
 def test_experiment_that_compares_sources_takes_no_other() -> None:
@@ -358,6 +395,8 @@ def test_sources_and_sizes_have_templates_of_their_own(tmp_path: Path) -> None:
     ran = run_small(SOURCES, tmp_path)
     assert set(ran.plan.builds) == {"18/stock"}
     assert len(ran.samples) == 2
+    assert set(ran.plan.templates) == {f"18-{cell['scale']}" for cell in ran.plan.cells}
+    assert len(ran.plan.templates) > 1
     for sample in ran.samples:
         assert sample.read_back["cpus"] == "1"
         # One CPU for the server and another for the clients, where there are two.

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from wallab import paths
-from wallab.bench.timeline import Series
 from wallab.errors import LabError
 from wallab.record import matrix, reference
-from wallab.record.matrix import Cell
+from wallab.record.experiment import Cell
 from wallab.record.samples import Sample
+from wallab.record.timeseries import TimeSeries
 from wallab.results import summary, table, tabulation
 from wallab.results.tabulation import Results
 
@@ -126,8 +126,8 @@ def filling(sample: Sample, number: int) -> Sample:
     seconds = tuple(float(second) for second in range(11))
     dirty = tuple(min(1000.0, 1000.0 * second / full(sample.cell)) for second in seconds)
     series = {
-        "drive_cache_mb": Series(seconds, dirty, 1000.0),
-        "rate": Series(seconds[1:], tuple(500.0 + number for _ in seconds[1:])),
+        "drive_cache_mb": TimeSeries(seconds, dirty, 1000.0),
+        "rate": TimeSeries(seconds[1:], tuple(500.0 + number for _ in seconds[1:])),
     }
     ratio = 0.5 if sample.cell["barriers"] == "on" else 1.0
     return msgspec.structs.replace(rate(sample, 500.0 * ratio), series=series)

@@ -22,6 +22,7 @@ from wallab.errors import LabError, MachineError
 from wallab.machine import blockdevice, cacheswitch, ledger, process
 from wallab.machine.ledger import Ledger
 from wallab.record import matrix
+from wallab.record.experiment import Cell, Experiment
 from wallab.record.writecache import WRITE_CACHES
 from wallab.servers.builder import Server
 
@@ -220,6 +221,12 @@ def test_directories_of_the_command_line() -> None:
             directories_of(wrong, both)
 
 
+def _cache(experiment: Experiment, cell: Cell) -> str:
+    """The write cache of the data drive in the cell."""
+    conditions = matrix.conditions(experiment, experiment.preset["quick"], cell)
+    return conditions.drives["data"].write_cache
+
+
 def test_experiment_on_a_directory() -> None:
     thread, _ = matrix.choose(matrix.read(), "thread", "quick")
     moved = matrix.on_real_drives(thread, "directory", {"wal": "/x", "data": "/x"})
@@ -229,16 +236,16 @@ def test_experiment_on_a_directory() -> None:
     assert {tuple(cell.values()) for cell in cells} == {
         (cell["variant"], "as-is", cell["sync"]) for cell in before
     }
-    assert matrix.write_cache_of(moved.drive["data"], cells[0]) == "as-is"
+    assert _cache(moved, cells[0]) == "as-is"
 
 
 def test_experiment_on_a_device() -> None:
     thread, _ = matrix.choose(matrix.read(), "thread", "quick")
     cell = {"variant": "both", "write_cache": "off", "sync": "fsync"}
     apart = matrix.on_real_drives(thread, "device", {"wal": "/x", "data": "/y"})
-    assert matrix.write_cache_of(apart.drive["data"], cell) == "on"
+    assert _cache(apart, cell) == "on"
     together = matrix.on_real_drives(thread, "device", {"wal": "/x", "data": "/x"})
-    assert matrix.write_cache_of(together.drive["data"], cell) == "off"
+    assert _cache(together, cell) == "off"
 
 
 REAL = 'kind = "directory"\ndirectory = "/srv/x"'

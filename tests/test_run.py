@@ -13,14 +13,14 @@ import pytest
 
 from wallab import paths
 from wallab.bench import run
-from wallab.bench.pgbench import Measured
 from wallab.bench.run import Run
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile, resultfolder
 from wallab.machine import ledger
 from wallab.record import manifest, matrix
-from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell
+from wallab.record.experiment import Cell
+from wallab.record.manifest import Manifest, Prepared
+from wallab.record.measured import Measured
 from wallab.record.samples import Sample, SampleFile
 from wallab.results import tabulation
 
@@ -38,8 +38,8 @@ class MockBed:
         self._end_after = end_after
         self._error = error
 
-    def open(self) -> dict[str, Any]:
-        return {"seconds": 1.0}
+    def open(self) -> Prepared:
+        return Prepared({"10": {"seconds": 1.0}}, {})
 
     def lacks(self, cell: Cell) -> str:
         return "not here" if cell["variant"] == "gather-write" else ""
@@ -73,7 +73,7 @@ def plan() -> Manifest:
     example = manifest.load(EXAMPLE)
     return msgspec.structs.replace(
         example, preset_name="smoke", experiment=experiment, preset=preset, cells=cells, seed=5,
-        drives={}, sessions=[], cost=None, template={}, not_applicable=(),
+        drives={}, sessions=[], cost=None, templates={}, preparing_s=0.0, not_applicable=(),
         machine=msgspec.structs.replace(example.machine, tuning={"vm.swappiness": "60"}),
     )  # fmt: skip
 

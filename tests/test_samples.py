@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wallab.bench.pgbench import Measured
 from wallab.errors import LabError
+from wallab.record.measured import Measured
 from wallab.record.samples import Sample, SampleFile
 
 

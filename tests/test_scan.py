@@ -7,6 +7,7 @@ from smallrun import run_small
 
 from wallab.bench.workloads import scan
 from wallab.record import matrix, reference
+from wallab.record.workloads import SCAN_ROWS
 
 EXPLAINED = [
     {
@@ -78,7 +79,7 @@ def test_every_scan_is_cold_and_read_as_far_ahead_as_asked(tmp_path: Path) -> No
     found = {sample.cell["read_ahead"]: sample for sample in ran.samples}
     assert set(found) == {"0", "1024"}
     for sample in found.values():
-        assert sample.values["rows"] == scan.ROWS
+        assert sample.values["rows"] == SCAN_ROWS
         blocks = sample.values["blocks_read"]
         assert blocks > 900
         assert sample.drive["data"].counters["sectors_read"] * 512 >= blocks * scan.BLOCK

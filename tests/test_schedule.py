@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from wallab.bench import schedule
-from wallab.bench.pgbench import Measured
 from wallab.bench.schedule import Schedule, Turn
 from wallab.record import matrix
-from wallab.record.matrix import Preset
+from wallab.record.experiment import Preset
+from wallab.record.measured import Measured
 from wallab.record.samples import Sample
 
 CELLS = [{"variant": str(number)} for number in range(20)]

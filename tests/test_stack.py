@@ -531,11 +531,12 @@ def test_manifest_says_what_moves_the_numbers(run_folder: Path) -> None:
         "baseline", "direct-io", "gather-write",
     ]  # fmt: skip
     assert plan.drives["wal"]["profile"] == "ata-2005"
-    assert plan.template["settings"]["wal_buffers"] == "512kB"
-    assert plan.template["settings"]["fsync"] == "off"  # of the server that made the template
-    assert plan.template["data_checksums"] in {"on", "off"}
-    assert plan.template["pgbench"].startswith("pgbench (PostgreSQL) 18.")
-    assert plan.template["mounts"]["data"][0] == "xfs"
+    (template,) = plan.templates.values()
+    assert template["settings"]["wal_buffers"] == "512kB"
+    assert template["settings"]["fsync"] == "off"  # of the server that made the template
+    assert template["data_checksums"] in {"on", "off"}
+    assert template["pgbench"].startswith("pgbench (PostgreSQL) 18.")
+    assert plan.mounts["data"][0] == "xfs"
     assert plan.cost is not None
     assert set(plan.cost.phases) == {"template", "restore", "start", "read", "checkpoint",
                                      "count", "measure", "stop", "other"}  # fmt: skip

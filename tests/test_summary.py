@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab.bench.pgbench import Measured
-from wallab.bench.transactionlog import Course, Latency
-from wallab.bench.walactivity import WalCounters
-from wallab.drives.drive import DriveReading
 from wallab.record import manifest, matrix, reference
+from wallab.record.drivereading import DriveReading
+from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell
+from wallab.record.measured import Course, Latency, Measured
 from wallab.record.samples import CpuSeconds, Sample
+from wallab.record.walcounters import WalCounters
 from wallab.record.writecache import as_read_back
 from wallab.results import summary, table
 from wallab.results.export import csvfile, markdown, text

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from smallrun import run_small
 
-from wallab.bench.pgbench import Measured
-from wallab.drives.drive import DriveReading
 from wallab.machine import memorygroup
 from wallab.record import matrix, reference, values
+from wallab.record.drivereading import DriveReading
+from wallab.record.measured import Measured
 from wallab.record.samples import Sample
 
 MEMORY_MB = 96
@@ -108,5 +108,6 @@ def test_memory_is_limited_and_the_data_drive_is_read(tmp_path: Path) -> None:
     assert measured.figures.transactions == 100
     assert measured.values["memory_limit_mb"] == MEMORY_MB
     # 180 MB of data do not fit, although they have been read before.
-    assert ran.plan.template["bytes"] > 1.5 * (MEMORY_MB << 20)
+    (template,) = ran.plan.templates.values()
+    assert template["bytes"] > 1.5 * (MEMORY_MB << 20)
     assert measured.drive["data"].counters["reads"] > 0

@@ -7,11 +7,12 @@ import pytest
 
 from wallab import paths
 from wallab.bench import gauges
-from wallab.bench.gauges import Gauge
-from wallab.bench.timeline import Series, Timeline
-from wallab.drives.drive import DriveReading
+from wallab.bench.timeline import Timeline
 from wallab.errors import LabError
 from wallab.record import matrix
+from wallab.record.drivereading import DriveReading
+from wallab.record.gauges import GAUGES
+from wallab.record.timeseries import TimeSeries
 
 
 class MockDrive:
@@ -30,17 +31,18 @@ class MockDrive:
         return 300_000_000
 
 
-class MockBed:
-    """A test bed that has one drive, and no limit of memory."""
+class MockStage:
+    """A stage that has one drive, and no limit of memory."""
 
     def __init__(self) -> None:
         self.drives = {"data": MockDrive()}
         self.group = None
+        self.archive = Path("/nonexistent")
 
 
 def test_looks_become_series() -> None:
-    bed: Any = MockBed()
-    seen = Timeline(bed, ("rate", "drive_cache_mb", "page_cache_mb"))
+    stage: Any = MockStage()
+    seen = Timeline(stage, ("rate", "drive_cache_mb", "page_cache_mb"))
     seen.look()
     seen.look()
     found = seen.series()
@@ -54,16 +56,15 @@ def test_looks_become_series() -> None:
 
 
 def test_what_has_no_limit_is_never_full() -> None:
-    assert Series((0.0, 1.0), (5.0, 9.0)).full_after is None
-    assert Series((0.0, 1.0), (5.0, 9.0), 10.0).full_after is None
-    assert Series((0.0, 1.0), (5.0, 9.95), 10.0).full_after == 1.0
+    assert TimeSeries((0.0, 1.0), (5.0, 9.0)).full_after is None
+    assert TimeSeries((0.0, 1.0), (5.0, 9.0), 10.0).full_after is None
+    assert TimeSeries((0.0, 1.0), (5.0, 9.95), 10.0).full_after == 1.0
 
 
 def test_a_drive_that_does_not_tell_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = Gauge("x", "MB", lambda bed: None)
-    monkeypatch.setitem(gauges.GAUGES, "drive_cache_mb", silent)
-    bed: Any = MockBed()
-    assert Timeline(bed, ("drive_cache_mb",)).series() == {}
+    monkeypatch.setitem(gauges.READ, "drive_cache_mb", lambda stage: None)
+    stage: Any = MockStage()
+    assert Timeline(stage, ("drive_cache_mb",)).series() == {}
 
 
 def test_unknown_gauge_is_named(tmp_path: Path) -> None:
@@ -72,4 +73,6 @@ def test_unknown_gauge_is_named(tmp_path: Path) -> None:
     file.write_text(text.replace('"drive_cache_mb"]', '"drive_cash_mb"]'))
     with pytest.raises(LabError, match=r"file-systems\.series: unknown “drive_cash_mb”; expected"):
         matrix.read(file)
-    assert all(gauge.unit for gauge in gauges.GAUGES.values())
+    assert all(gauge.unit for gauge in GAUGES.values())
+    assert gauges.READ.keys() <= GAUGES.keys()
+    assert gauges.LIMIT.keys() <= gauges.READ.keys()

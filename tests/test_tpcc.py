@@ -18,7 +18,7 @@ from wallab.bench.workloads import tpcc
 from wallab.machine import ledger, memorygroup, mounts
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
-from wallab.record.axes.amount import TERMINALS
+from wallab.record.workloads import TERMINALS
 from wallab.servers.builder import Server
 
 Connection = psycopg.Connection[tuple[Any, ...]]

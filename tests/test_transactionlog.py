@@ -3,6 +3,7 @@
 import math
 
 from wallab.bench import transactionlog
+from wallab.record.measured import Latency
 
 BEGIN = 1_700_000_000
 
@@ -17,10 +18,10 @@ def test_percentiles_by_nearest_rank() -> None:
     lines = [line(0, number * 1000, number / 100 + 0.2) for number in range(1, 101)]
     course = transactionlog.read(lines)
     assert course is not None
-    assert course.latency_ms == transactionlog.Latency(50, 90, 95, 99, 100)
+    assert course.latency_ms == Latency(50, 90, 95, 99, 100)
     one = transactionlog.read(lines[:1])
     assert one is not None
-    assert one.latency_ms == transactionlog.Latency(1, 1, 1, 1, 1)
+    assert one.latency_ms == Latency(1, 1, 1, 1, 1)
 
 
 def test_whole_seconds_are_counted() -> None:

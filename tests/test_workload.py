@@ -7,6 +7,7 @@ import pytest
 
 from wallab.bench import pgbench as workload
 from wallab.bench.workloads.builtin import Builtin
+from wallab.record.measured import Measured
 
 REPORT = """pgbench (18.6)
 transaction type: <builtin: TPC-B (sort of)>
@@ -25,7 +26,7 @@ tps = 615.432109 (without initial connection time)
 
 
 def test_report() -> None:
-    assert workload.parse(REPORT) == workload.Measured(615.432109, 1234, 2, 81.234, 45.678)
+    assert workload.parse(REPORT) == Measured(615.432109, 1234, 2, 81.234, 45.678)
 
 
 def test_report_of_14_has_no_failed_transactions() -> None:
@@ -55,9 +56,9 @@ def test_a_warm_up_in_which_nothing_ended_spoils_no_sample() -> None:
     nothing = REPORT[: REPORT.index("1234")] + "0\n"
     with pytest.raises(workload.NothingDone, match="no transaction ended"):
         workload.parse(nothing)
-    bed = mock.Mock()
-    bed.run_pgbench.side_effect = workload.NothingDone
-    assert Builtin("tpcb-like").warm_up(bed, mock.Mock(), mock.Mock()) is None
-    bed.run_pgbench.side_effect = workload.RunFailed("the server has gone")
+    runner = mock.Mock()
+    runner.pgbench.side_effect = workload.NothingDone
+    assert Builtin("tpcb-like").warm_up(mock.Mock(), runner) is None
+    runner.pgbench.side_effect = workload.RunFailed("the server has gone")
     with pytest.raises(workload.RunFailed):
-        Builtin("tpcb-like").warm_up(bed, mock.Mock(), mock.Mock())
+        Builtin("tpcb-like").warm_up(mock.Mock(), runner)

@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from wallab.duration import duration
+
 PLAIN_INTERVAL = 15.0
 """Seconds between two plain lines about the same work."""
 
@@ -22,16 +24,6 @@ def console() -> Console:
 def say(text: str) -> None:
     """Print one line on standard error."""
     console().print(text)
-
-
-def duration(seconds: float) -> str:
-    """Write a duration as people say it: 45 s, 3 min 20 s, 2 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 class _Lines(Progress):

@@ -72,7 +72,10 @@ class Cluster:
     It is reached through a socket in a folder of its own alone, never through a port.
     """
 
-    def __init__(self, data: Path, wal: Path, ledger: Ledger) -> None:
+    def __init__(
+        self, data: Path, wal: Path, ledger: Ledger, group: MemoryGroup | None = None
+    ) -> None:
+        """`group` limits the memory of the server, if anything does."""
         self.data = data
         self.wal = wal
         self._ledger = ledger
@@ -81,8 +84,7 @@ class Cluster:
         for folder in (self.socket, self.log.parent):
             folder.mkdir(exist_ok=True)
             process.own(folder)
-        self.group: MemoryGroup | None = None
-        """What limits the memory of the server, if anything does."""
+        self._group = group
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
 
@@ -102,21 +104,21 @@ class Cluster:
         command = process.pinned([server / "bin" / "postgres", "-D", self.data], cpus)
         for name, value in (settings | own).items():
             command += ["-c", f"{name}={value}"]
-        if self.group:
-            command = self.group.waiting(command)
+        if self._group:
+            command = self._group.waiting(command)
         with self.log.open("ab") as log:
             self._log_begin = log.tell()
             self._postmaster = process.spawn(
                 command,
                 as_server=True,
                 deadly=signal.SIGQUIT,
-                stdin=subprocess.PIPE if self.group else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self._group else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         self._ledger.add_process(self._postmaster.pid)
-        if self.group:
-            self.group.admit(self._postmaster)
+        if self._group:
+            self._group.admit(self._postmaster)
         deadline = time.monotonic() + START_PATIENCE
         while True:
             try:

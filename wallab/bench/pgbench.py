@@ -9,30 +9,8 @@ from pathlib import Path
 import msgspec
 
 from wallab.bench import transactionlog
-from wallab.bench.transactionlog import Course
 from wallab.machine import process
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """What pgbench reports of one run."""
-
-    tps: float
-    """Transactions a second, without the time that connecting took."""
-    transactions: int
-    failed: int
-    latency_ms: float
-    connecting_ms: float
-    course: Course | None = None
-    """From pgbench's log of transactions, if it kept one."""
-    lasted_s: float | None = None
-    """How long all of it took, where what is counted was only a part."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it took, all together."""
-        if self.lasted_s is not None:
-            return self.lasted_s
-        return self.transactions / self.tps if self.tps else 0.0
+from wallab.record.measured import Measured
 
 
 class RunFailed(Exception):

@@ -5,20 +5,21 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
+from wallab.bench.bed import Bed
 from wallab.bench.schedule import Schedule, Turn
+from wallab.duration import duration
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile, resultfolder
 from wallab.files.timestamp import utc
 from wallab.machine import ledger, rights
-from wallab.progress import Work, duration, say
+from wallab.progress import Work, say
 from wallab.record import cost, manifest
 from wallab.record.cost import Session
+from wallab.record.experiment import Cell, Experiment
 from wallab.record.manifest import Manifest, NotApplicable
-from wallab.record.matrix import Cell, Experiment
 from wallab.record.samples import Sample, SampleFile
 from wallab.results.intervals import Estimate
 
@@ -41,24 +42,6 @@ def check_rights_for(experiment: Experiment) -> None:
             "switching a drive's write cache takes root: run this with sudo, or as root. "
             "PostgreSQL itself then runs as another user. --drive directory needs no rights."
         )
-
-
-class Bed(Protocol):
-    """What a run asks of its test bed (`wallab.bench.testbed.TestBed`)."""
-
-    methods: dict[str, tuple[str, ...]]
-
-    def open(self) -> dict[str, Any]:
-        """Make everything ready; return what was found out about the template cluster."""
-
-    def lacks(self, cell: Cell) -> str:
-        """Say why the cell cannot be measured; nothing if it can; after open."""
-
-    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
-        """Measure the cell."""
-
-    def close(self) -> None:
-        """Undo everything; safe to call twice."""
 
 
 def turns_of(cells: Iterable[Cell], control: Cell | None) -> list[Turn]:
@@ -91,11 +74,10 @@ class Run:
         with contextlib.closing(self._bed):
             with Work("making the drives and the cluster") as work:
                 work.update(0.0, f"scale {self._plan.preset.scale}")
-                template = self._bed.open()
-                template["session_seconds"] = round(
-                    self._plan.template.get("session_seconds", 0.0) + time.monotonic() - begun, 1
-                )
-                self._plan.template = template
+                prepared = self._bed.open()
+                self._plan.templates, self._plan.mounts = prepared.templates, prepared.mounts
+                spent = self._plan.preparing_s + time.monotonic() - begun
+                self._plan.preparing_s = round(spent, 1)
                 self._plan.methods = self._bed.methods
                 lacking = [(cell, self._bed.lacks(cell)) for cell in self._plan.cells]
                 self._plan.not_applicable = tuple(
@@ -120,7 +102,7 @@ class Run:
                 self._plan.cost = cost.of(
                     self.samples.read(),
                     self._plan.sessions,
-                    self._plan.template["session_seconds"],
+                    self._plan.preparing_s,
                     schedule.stopped(),
                 )
                 try:

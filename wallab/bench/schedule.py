@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from wallab.record.matrix import Cell, Preset
+from wallab.record.cost import Stopped
+from wallab.record.experiment import Cell, Preset
 from wallab.record.samples import Sample
 from wallab.results.intervals import Estimate, estimate, precise_enough
 
@@ -44,17 +45,6 @@ class Turn(msgspec.Struct, frozen=True):
 def turn_of(sample: Sample) -> Turn:
     """Return the turn that the sample was measured in."""
     return Turn(sample.cell, sample.control)
-
-
-class Stopped(msgspec.Struct, frozen=True):
-    """A cell that was precise enough before the rounds were used up."""
-
-    cell: Cell
-    control: bool
-    rounds: int
-    """How many it took."""
-    saved_seconds: float
-    """What its other rounds would have taken, by the mean of those measured."""
 
 
 class Schedule:

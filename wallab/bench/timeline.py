@@ -1,65 +1,38 @@
-"""Figures over time: what gauges showed, again and again, while a sample was measured."""
+"""Looks at gauges, again and again, while a sample is measured."""
 
 import time
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from wallab.bench.gauges import GAUGES
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.bench.gauges import LIMIT, READ
+from wallab.bench.stage import Stage
+from wallab.record.timeseries import TimeSeries
 
 LOOK_S = 0.5
 """Seconds between two looks."""
 
-FULL = 0.99
-"""What reaches this share of its limit counts as full."""
-
-
-class Series(msgspec.Struct, frozen=True):
-    """A figure over time."""
-
-    seconds: tuple[float, ...]
-    """Since the measuring began."""
-    figures: tuple[float, ...]
-    """In the gauge's unit; as many as seconds."""
-    limit: float | None = None
-    """The most that there could be, if that is known."""
-
-    @property
-    def full_after(self) -> float | None:
-        """The second in which the limit was reached; None if it was not."""
-        if self.limit is None:
-            return None
-        full = FULL * self.limit
-        found = zip(self.seconds, self.figures, strict=True)
-        return next((second for second, figure in found if figure >= full), None)
-
 
 class Timeline:
-    """Looks at gauges of a test bed, from now on."""
+    """Looks at gauges of a stage, from now on."""
 
-    def __init__(self, bed: "TestBed", names: tuple[str, ...]) -> None:
-        """`names` are of `bench.gauges`; those that only a workload can tell are left to it."""
-        self._bed = bed
-        self._read = {name: read for name in names if (read := GAUGES[name].read)}
-        self._limits = {name: GAUGES[name].limit(bed) for name in self._read}
+    def __init__(self, stage: Stage, names: tuple[str, ...]) -> None:
+        """`names` are of `wallab.record.gauges`; a workload itself tells what is not in READ."""
+        self._stage = stage
+        self._read = {name: READ[name] for name in names if name in READ}
+        self._limits = {name: LIMIT[name](stage) if name in LIMIT else None for name in self._read}
         self._looks: dict[str, list[tuple[float, float]]] = {name: [] for name in self._read}
         self._begun = time.monotonic()
         self.look()
 
     def look(self) -> None:
-        """Read every gauge that the test bed has."""
+        """Read every gauge that the stage has."""
         for name, read in self._read.items():
-            if (figure := read(self._bed)) is not None:
+            if (figure := read(self._stage)) is not None:
                 second = time.monotonic() - self._begun
                 self._looks[name].append((round(second, 2), round(figure, 2)))
 
-    def series(self) -> dict[str, Series]:
-        """Return what was seen, without the gauges that the test bed does not have."""
+    def series(self) -> dict[str, TimeSeries]:
+        """Return what was seen, without the gauges that the stage does not have."""
         return {
-            name: Series(
+            name: TimeSeries(
                 tuple(second for second, _ in looks),
                 tuple(figure for _, figure in looks),
                 self._limits[name],

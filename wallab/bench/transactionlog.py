@@ -8,28 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable
 
-import msgspec
-
-
-class Latency(msgspec.Struct, frozen=True):
-    """Percentiles of the latency of transactions, in ms, by nearest rank."""
-
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    max: float
-
-
-class Course(msgspec.Struct, frozen=True):
-    """How a run went while it went."""
-
-    latency_ms: Latency
-    per_second: tuple[int, ...]
-    """Transactions that ended in each second since the first one began; the last, which the run
-    does not fill, is left out."""
-    halves_tps: tuple[float, float]
-    """TPS in the first and in the second half of the time in which all clients were at work."""
+from wallab.record.measured import Course, Latency
 
 
 def percentile(ordered: list[float], percent: float) -> float:

@@ -8,10 +8,11 @@ import msgspec
 
 from wallab import paths
 from wallab.command import options, outcome
+from wallab.duration import duration
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import ledger
-from wallab.progress import duration, say
+from wallab.progress import say
 from wallab.record import series
 from wallab.record.series import Patch
 from wallab.servers import buildsystem, checkresult, ownvariant, source, suite

@@ -13,12 +13,13 @@ import msgspec
 from wallab.command import outcome
 from wallab.command.options import AS_JSON
 from wallab.drives import byhand as handdrive
-from wallab.drives import simulated
 from wallab.drives import trace as drivetrace
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.machine import ledger, rights
 from wallab.progress import say
+from wallab.record import driveprofile
+from wallab.record.filesystem import FILE_SYSTEMS
 from wallab.record.writecache import WRITE_CACHES, WriteCache
 
 EPILOG = """\b
@@ -56,9 +57,7 @@ def command() -> None:
 @DIRECTORY
 @click.option("--profile", default="ata-2005", show_default=True, help="See drive/profiles/.")
 @click.option("--size", default="2G", show_default=True)
-@click.option(
-    "--filesystem", default="xfs", show_default=True, type=click.Choice([*simulated.FILE_SYSTEMS])
-)
+@click.option("--filesystem", default="xfs", show_default=True, type=click.Choice(FILE_SYSTEMS))
 @click.option(
     "--write-cache",
     default="off",
@@ -110,7 +109,7 @@ def counters(directory: Path) -> None:
 @AS_JSON
 def profiles(as_json: bool) -> None:
     """List the drives that can be simulated."""
-    found = simulated.profiles()
+    found = driveprofile.profiles()
     if as_json:
         print(jsonfile.pretty(found))
         return

@@ -18,7 +18,6 @@ from wallab.powercut.faults import FAULTS
 from wallab.progress import say
 from wallab.record import manifest as manifests
 from wallab.record import matrix
-from wallab.record.conditions import Conditions
 from wallab.servers import builder, prebuilt
 
 EPILOG = """\b
@@ -118,7 +117,7 @@ def command(
         return 0
     rights.check()
     servers = builder.servers_of(
-        [Conditions(scale=1, clients=1, variant=cell.variant) for cell in cells],
+        [(None, cell.variant) for cell in cells],
         chosen.source,
         "auto",
     )

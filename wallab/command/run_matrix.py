@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from wallab.bench import run
-from wallab.bench.testbed import TestBed
+from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
 from wallab.files import resultfolder
@@ -18,8 +18,8 @@ from wallab.files.timestamp import utc
 from wallab.progress import say
 from wallab.record import manifest as manifests
 from wallab.record import matrix, reference
+from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell, Experiment
 from wallab.results import tabulation
 from wallab.results.intervals import STOPPING_ROUNDS
 from wallab.results.table import Table
@@ -91,12 +91,12 @@ def seconds_of(
 
 
 def adjusted(
-    preset: matrix.Preset,
+    preset: Preset,
     cells: list[Cell],
     rounds: int | None,
     precision: float | None,
     control: bool,
-) -> matrix.Preset:
+) -> Preset:
     """Return the preset with what the options change."""
     if rounds is not None:
         preset = msgspec.structs.replace(preset, rounds=rounds)
@@ -110,7 +110,7 @@ def adjusted(
     return preset
 
 
-def dry_run(plan: matrix.Preset, cells: list[Cell]) -> None:
+def dry_run(plan: Preset, cells: list[Cell]) -> None:
     """Print the cells, a line each."""
     for cell in cells:
         print("\t".join(cell.values()))
@@ -252,7 +252,7 @@ def command(
         dry_run(how_much, cells)
         return 0
     run.check_rights_for(chosen)
-    wanted = [matrix.conditions(chosen, how_much, cell) for cell in cells]
+    wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in cells]
     servers = builder.servers_of(wanted, chosen.source, system)
     plan = Manifest(
         name=experiment,
@@ -270,7 +270,7 @@ def command(
     )
     paths_of = {name: server.path for name, server in servers.items()}
     try:
-        bed = TestBed(
+        bed = RealBed(
             plan.experiment,
             plan.preset,
             plan.cells,

@@ -5,7 +5,8 @@ import sys
 import time
 
 from wallab import paths
-from wallab.progress import duration, say
+from wallab.duration import duration
+from wallab.progress import say
 
 
 def checks() -> list[tuple[str, list[str]]]:

@@ -14,7 +14,6 @@ import msgspec
 import psutil
 
 from wallab import paths
-from wallab.drives import simulated
 from wallab.drives.control import DriveControl
 from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import LabError, MachineError
@@ -22,6 +21,7 @@ from wallab.files import jsonfile
 from wallab.machine import ledger, loop, mounts
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
+from wallab.record import driveprofile
 from wallab.record.writecache import WriteCache, as_read_back
 
 _BLKFLSBUF = 0x1261  # linux/fs.h
@@ -132,7 +132,7 @@ def set_write_cache(drive: HandDrive, state: WriteCache) -> dict[str, str]:
 
 def become(drive: HandDrive, profile: str) -> HandDrive:
     """Turn the drive into another one, with the same content; return what is known of it now."""
-    parameters = " ".join(f"{key}={value}" for key, value in simulated.profile(profile).items())
+    parameters = " ".join(f"{key}={value}" for key, value in driveprofile.profile(profile).items())
     with contextlib.closing(control(drive)) as connection:
         connection.ask_idle(f"profile {parameters}")
     changed = msgspec.structs.replace(drive, profile=profile)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from wallab.drives.drive import DriveReading
 from wallab.errors import LabError, MachineError
+from wallab.record.drivereading import DriveReading
 
 
 class DriveControl:

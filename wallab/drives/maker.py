@@ -9,8 +9,8 @@ from wallab.drives.real import DeviceDrive, DirectoryDrive
 from wallab.drives.simulated import SimulatedDrive
 from wallab.machine import mounts
 from wallab.machine.ledger import Ledger
-from wallab.record import matrix
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Conditions, DriveConditions
+from wallab.record.experiment import DriveSpec
 
 Drives = dict[str, Drive]
 """data, and wal if the WAL has one of its own -> the drive."""
@@ -19,7 +19,7 @@ Drives = dict[str, Drive]
 class DriveMaker:
     """Makes sets of drives, each set for other conditions."""
 
-    def __init__(self, wanted: dict[str, matrix.Drive], *, root_device_too: bool) -> None:
+    def __init__(self, wanted: dict[str, DriveSpec], *, root_device_too: bool) -> None:
         """A device that holds the running system is refused unless `root_device_too`."""
         self._wanted = wanted
         self._root_device_too = root_device_too
@@ -31,8 +31,8 @@ class DriveMaker:
 
     def can(self, conditions: Conditions) -> bool:
         """Whether this kernel has the file system that simulated drives get."""
-        known = mounts.kernel_knows
-        return "simulated" not in self.kinds or known(conditions.filesystem or "xfs")
+        kinds = {asked.filesystem for asked in conditions.drives.values()}
+        return "simulated" not in self.kinds or all(map(mounts.kernel_knows, kinds))
 
     def make(
         self,
@@ -48,7 +48,7 @@ class DriveMaker:
         """
         made: Drives = {}
         for name, wanted in self._wanted.items():
-            made[name] = self._drive(f"{name}{suffix}", wanted, conditions, *ledgers)
+            made[name] = self._drive(f"{name}{suffix}", wanted, conditions.drives[name], *ledgers)
             undo.callback(made[name].close)
         realdrive.check_apart(
             {
@@ -62,8 +62,8 @@ class DriveMaker:
     def _drive(
         self,
         name: str,
-        wanted: matrix.Drive,
-        conditions: Conditions,
+        wanted: DriveSpec,
+        asked: DriveConditions,
         ledger: Ledger,
         lasting: Ledger | None,
     ) -> Drive:
@@ -74,12 +74,11 @@ class DriveMaker:
                 return DirectoryDrive(name, directory, lasting)
             return DeviceDrive(name, directory, lasting, root_device_too=self._root_device_too)
         assert wanted.size_mb is not None
-        filesystem = conditions.filesystem or wanted.filesystem
         return SimulatedDrive(
             name,
-            conditions.profile or wanted.profile,
+            asked.profile,
             wanted.size_mb << 20,
-            filesystem,
+            asked.filesystem,
             ledger,
-            mkfs=wanted.mkfs.get(filesystem, ()),
+            mkfs=wanted.mkfs.get(asked.filesystem, ()),
         )

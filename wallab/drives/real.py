@@ -10,11 +10,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from wallab.drives.drive import Drive, DriveReading
+from wallab.drives.drive import Drive
 from wallab.errors import LabError, MachineError
 from wallab.machine import blockdevice, cacheswitch, process
 from wallab.machine.blockdevice import Disk, Stack
 from wallab.machine.ledger import Ledger
+from wallab.record.drivereading import DriveReading
 from wallab.record.writecache import WriteCache, as_read_back
 
 # Fields of /sys/block/NAME/stat (Documentation/block/stat.rst), as the simulated drive calls them.

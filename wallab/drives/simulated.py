@@ -8,17 +8,16 @@ import contextlib
 import select
 import signal
 import subprocess
-import tomllib
 from pathlib import Path
-from typing import Any
 
-from wallab import paths
 from wallab.drives.control import DriveControl
-from wallab.drives.drive import Drive, DriveReading
+from wallab.drives.drive import Drive
 from wallab.errors import LabError, MachineError
 from wallab.machine import mounts, process, provision
 from wallab.machine.ledger import Ledger
 from wallab.machine.loop import LoopDevice
+from wallab.record.driveprofile import profile
+from wallab.record.drivereading import DriveReading
 from wallab.record.writecache import SIMULATED, WriteCache, as_read_back
 
 FILE_SYSTEMS = {
@@ -27,40 +26,6 @@ FILE_SYSTEMS = {
     "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
 }
-
-
-PROTECTED = ("raid-bbwc", "raid-bbwc-128mb", "nvme-plp")
-"""Profiles of drives whose write cache survives a power failure."""
-
-_PROFILES = paths.DRIVE / "profiles"
-
-
-def profiles() -> dict[str, str]:
-    """Return the profiles' names and what the first lines of each say of its drive."""
-    found = {}
-    for file in sorted(_PROFILES.glob("*.toml")):
-        head = file.read_text().split("\n#\n", 1)[0]
-        said = " ".join(line.lstrip("# ") for line in head.splitlines())
-        found[file.stem] = said.removeprefix(f"{file.stem}: ")
-    return found
-
-
-def profile(name: str) -> dict[str, str]:
-    """Read the drive profile of that name: parameters of the drive as it takes them."""
-    file = _PROFILES / f"{name}.toml"
-    known = profiles()
-    if name not in known:
-        raise LabError(f"no drive profile “{name}”; there are {', '.join(known)}")
-    try:
-        data: dict[str, Any] = tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise LabError(f"{file}: {error}") from None
-    return {key: _parameter(value) for key, value in data.items()}
-
-
-def _parameter(value: object) -> str:
-    """Write a value of a profile as the drive's command line takes it."""
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class SimulatedDrive(Drive):

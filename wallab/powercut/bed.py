@@ -1,6 +1,6 @@
 """The test bed of power cuts: pairs of small drives, one for each file system, and the servers.
 
-Like wallab.bench.testbed, but the drives are small, so is the cluster, and what matters is what is
+Like wallab.bench.realbed, but the drives are small, so is the cluster, and what matters is what is
 on the drives after the power has gone.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from wallab.bench import cluster as clusters
+from wallab.bench import servers
 from wallab.bench.cluster import Cluster
 from wallab.drives.simulated import SimulatedDrive
 from wallab.machine import mounts
@@ -125,10 +125,10 @@ class Bed:
     """Everything that a worker cuts with; `open` makes it, `close` takes it away."""
 
     def __init__(
-        self, servers: dict[str, Path], filesystems: list[str], profiles: dict[str, str]
+        self, installed: dict[str, Path], filesystems: list[str], profiles: dict[str, str]
     ) -> None:
-        """`servers` are the installed trees of the variants; `profiles` those of the drives."""
-        self._installed = servers
+        """`installed` are the trees of the variants; `profiles` those of the drives."""
+        self._installed = installed
         self._filesystems = filesystems
         self._profiles = profiles
         self._undo = contextlib.ExitStack()
@@ -146,15 +146,10 @@ class Bed:
                 pair = Pair(filesystem, self._profiles, self.ledger)
                 self.pairs[filesystem] = pair
                 self._undo.callback(pair.close)
-            # As in wallab.bench.testbed: file systems are mounted where the drives do not live.
+            # As in wallab.bench.realbed: file systems are mounted where the drives do not live.
             mounts.enter_private_namespace()
-            for variant, path in self._installed.items():
-                target = self.ledger.folder / "server" / variant
-                target.mkdir(parents=True)
-                mounts.bind(path, target)
-                self._undo.callback(mounts.unmount, target)
-                self.servers[variant] = target
-                self.methods[variant] = clusters.methods(target)
+            shown = servers.shown(self._installed, self.ledger, self._undo, private=True)
+            self.servers, self.methods = dict(shown.paths), dict(shown.methods)
             for pair in self.pairs.values():
                 self._undo.callback(pair.cluster.stop, signal.SIGQUIT)
         except BaseException:

@@ -4,6 +4,7 @@ import contextlib
 import time
 from pathlib import Path
 
+from wallab.duration import duration
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import ledger
@@ -12,7 +13,7 @@ from wallab.powercut.campaign import CUTS, PLAN, Agenda, Plan
 from wallab.powercut.crew import Crew, Setup, Task
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import Report, summarize
-from wallab.progress import Work, duration, say
+from wallab.progress import Work, say
 
 TABLE = "table.txt"
 

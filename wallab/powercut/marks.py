@@ -11,8 +11,8 @@ from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import judge_cell
 from wallab.record.durability import Durability
+from wallab.record.experiment import Cell as TableCell
 from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell as TableCell
 from wallab.results.table import Table
 
 

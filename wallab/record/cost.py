@@ -4,9 +4,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from wallab.bench.schedule import Stopped
-from wallab.progress import duration
+from wallab.duration import duration
+from wallab.record.experiment import Cell
 from wallab.record.samples import Sample
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """A cell that was precise enough before the rounds were used up."""
+
+    cell: Cell
+    control: bool
+    rounds: int
+    """How many it took."""
+    saved_seconds: float
+    """What its other rounds would have taken, by the mean of those measured."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -56,7 +67,7 @@ def of(
     template: float,
     stopped: Sequence[Stopped],
 ) -> Cost:
-    """Sum up all samples; `template` is what making the test bed took in all sessions."""
+    """Sum up all samples; `template` is what making the bed took in all sessions."""
     measured = sum(sample.figures.seconds for sample in samples if sample.figures)
     phases: dict[str, float] = {"template": template}
     for sample in samples:

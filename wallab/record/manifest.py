@@ -10,10 +10,10 @@ import msgspec
 
 from wallab import __version__, paths
 from wallab.drives import real as realdrive
-from wallab.drives.simulated import profile
 from wallab.files import jsonfile, resultfolder
 from wallab.record.cost import Cost, Session
-from wallab.record.matrix import Cell, Experiment, Preset
+from wallab.record.driveprofile import profile
+from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.servers.builder import Build
 
 FILE = "manifest.json"
@@ -52,6 +52,13 @@ _TUNING = {
 }  # fmt: skip
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """What was found out while a bed was made ready."""
+
+    templates: dict[str, dict[str, Any]]
+    mounts: dict[str, list[str]]
+
+
 class NotApplicable(msgspec.Struct, frozen=True):
     """A cell that is N/A, and why."""
 
@@ -80,8 +87,12 @@ class Manifest(msgspec.Struct):
     """Drive -> the parameters of its profile."""
     not_applicable: tuple[NotApplicable, ...] = ()
     """Cells that this machine or their server cannot do; beside those that lack their method."""
-    template: dict[str, Any] = {}
-    """What was found out about the cluster that every cell starts from."""
+    templates: dict[str, dict[str, Any]] = {}
+    """What was found out about each cluster that cells start from."""
+    mounts: dict[str, list[str]] = {}
+    """Drive -> its file system and the options of its mount, as the kernel tells them."""
+    preparing_s: float = 0.0
+    """What making the drives and the templates took, all sessions together, in seconds."""
     sessions: list[Session] = []
     cost: Cost | None = None
     """Brought up to date after each round."""

@@ -3,95 +3,21 @@
 import itertools
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from wallab import paths
-from wallab.bench import workloads
-from wallab.bench.gauges import GAUGES
-from wallab.drives.simulated import FILE_SYSTEMS, profile
 from wallab.errors import LabError
 from wallab.files.strict import read_toml
-from wallab.record import axes
-from wallab.record.conditions import Conditions
+from wallab.record import axes, workloads
+from wallab.record.conditions import Choice, Conditions, settled
+from wallab.record.driveprofile import profile
+from wallab.record.experiment import Cell, DriveSpec, Experiment, Only, Preset
+from wallab.record.filesystem import FILE_SYSTEMS
+from wallab.record.gauges import GAUGES
 from wallab.record.values import VALUES
-from wallab.record.writecache import WRITE_CACHES, WriteCache
-
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Only = dict[str, str | list[str]]
-"""Axis -> its value or values, of the cells that a preset measures."""
-Cell = dict[str, str]
-"""One point of the axes: axis -> value, in the order of the experiment's axes."""
-
-
-class Drive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A drive of the test bed."""
-
-    profile: str = ""
-    """Of a simulated drive."""
-    size_mb: Annotated[int, msgspec.Meta(ge=512)] | None = None
-    """Of a simulated drive."""
-    kind: Literal["simulated", "device", "directory"] = "simulated"
-    directory: str = ""
-    """On a real drive: the work happens in a folder of its own below."""
-    filesystem: str = "xfs"
-    """Of a simulated drive."""
-    write_cache: WriteCache | None = None
-    """Fixed; without it an axis decides."""
-    mkfs: dict[str, tuple[str, ...]] = {}
-    """File system -> further arguments of its mkfs."""
-
-
-class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much is measured."""
-
-    about: str
-    scale: Positive
-    """The size of the database in the workload's unit, such as pgbench's -s."""
-    clients: Positive
-    rounds: Positive
-    transactions: Positive | None = None
-    """For each client (pgbench -t); either this or seconds."""
-    seconds: Positive | None = None
-    """Of a measured run (pgbench -T)."""
-    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
-    """Instead of the experiment's memory_mb, where this preset's data are smaller."""
-    files_mb: Annotated[int, msgspec.Meta(ge=64)] = 256
-    """How much the workloads bonnie and sysbench have in their files."""
-    pace: Positive = 1
-    """How many times faster than TPC-C's people the workload tpcc's key and think."""
-    warm_up_seconds: Annotated[int, msgspec.Meta(ge=0)] = 1
-    precision: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    """Percent: a cell whose 95% interval is at most ± this needs no more rounds."""
-    control: Cell | None = None
-    """A cell that is measured under two names, to show what a difference of nothing looks like."""
-    only: tuple[Only, ...] = ()
-    """Axis -> value or values of the cells that stay; a cell stays if one of them fits."""
-
-
-class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of matrix.toml."""
-
-    title: str
-    source: str
-    workload: str
-    rows: tuple[str, ...]
-    column: str
-    axes: dict[str, tuple[str, ...]]
-    drive: dict[str, Drive]
-    settings: dict[str, str]
-    preset: dict[str, Preset]
-    memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
-    """What the server and all that it starts may use, page cache included; None: no limit."""
-    values: tuple[str, ...] = ("tps",)
-    """What the table shows of each cell; intervals and ratios are the first one's."""
-    series: tuple[str, ...] = ()
-    """What is looked at over time while a sample is measured."""
-    relative_to: str | None = None
-    reference: str | None = None
-    notes: tuple[str, ...] = ()
-    """Said under the table."""
+from wallab.record.writecache import WRITE_CACHES
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,21 +77,24 @@ def _check_figures(experiment: Experiment) -> None:
 
 
 def _check_drives(experiment: Experiment) -> None:
-    cell = {axis: values[0] for axis, values in experiment.axes.items()}
-    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
+    decided = {"write_cache", "barriers"} & experiment.axes.keys()
     for name, drive in experiment.drive.items():
         if drive.kind == "simulated":
             _check_simulated(name, drive)
         else:
             _check_real(name, drive, experiment)
-        if drive.write_cache is None and by_axis is None and drive.kind != "directory":
+        if drive.write_cache is None and not decided and drive.kind != "directory":
             raise LabError(f"drive.{name}.write_cache: expected one, since no axis decides it")
+        if drive.write_cache is not None and "barriers" in decided:
+            raise LabError(f"drive.{name}.write_cache: the axis barriers decides it; take it out")
         for filesystem in drive.mkfs:
             if filesystem not in FILE_SYSTEMS:
                 raise LabError(f"drive.{name}.mkfs: expected {' or '.join(FILE_SYSTEMS)}")
+    if len(decided) == 2:
+        raise LabError("axes: write_cache and barriers both decide the write cache; keep one")
 
 
-def _check_simulated(name: str, drive: Drive) -> None:
+def _check_simulated(name: str, drive: DriveSpec) -> None:
     if drive.filesystem not in FILE_SYSTEMS:
         raise LabError(f"drive.{name}.filesystem: expected {' or '.join(FILE_SYSTEMS)}")
     try:
@@ -180,7 +109,7 @@ def _check_simulated(name: str, drive: Drive) -> None:
         raise LabError(f"drive.{name}.write_cache: a simulated drive has {', '.join(WRITE_CACHES)}")
 
 
-def _check_real(name: str, drive: Drive, experiment: Experiment) -> None:
+def _check_real(name: str, drive: DriveSpec, experiment: Experiment) -> None:
     for key in ("profile", "size_mb", "mkfs"):
         if getattr(drive, key):
             raise LabError(f"drive.{name}.{key}: is for simulated drives")
@@ -254,7 +183,7 @@ def on_real_drives(
     """
     together = len(set(directories.values())) < len(directories)
     drives = {
-        name: Drive(
+        name: DriveSpec(
             kind=kind,
             directory=directories[name],
             write_cache=None
@@ -287,9 +216,14 @@ def on_real_drives(
 
 
 def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions:
-    """Return what the cell asks of the test bed."""
-    own = Conditions(scale=preset.scale, clients=preset.clients, settings=dict(experiment.settings))
-    return axes.apply(cell, own)
+    """Return what the cell is measured under, each drive's write cache included."""
+    choice = Choice(
+        scale=preset.scale,
+        clients=preset.clients,
+        workload=experiment.workload,
+        settings=dict(experiment.settings),
+    )
+    return settled(axes.apply(cell, choice), experiment.drive)
 
 
 def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
@@ -323,14 +257,6 @@ def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
 def memory_mb(experiment: Experiment, preset: Preset) -> int | None:
     """Return what the server and all that it starts may use, in MB; None: no limit."""
     return preset.memory_mb or experiment.memory_mb
-
-
-def write_cache_of(drive: Drive, cell: Cell) -> WriteCache:
-    """Return the write cache that the drive has in the cell."""
-    if drive.kind == "directory":
-        return "as-is"
-    by_axis = axes.apply(cell, Conditions(scale=1, clients=1)).write_cache
-    return drive.write_cache or msgspec.convert(by_axis, WriteCache)
 
 
 def reference_file(name: str) -> Path:

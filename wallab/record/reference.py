@@ -6,7 +6,8 @@ import msgspec
 
 from wallab.errors import LabError
 from wallab.files.strict import read_toml
-from wallab.record.matrix import Cell, reference_file
+from wallab.record.experiment import Cell
+from wallab.record.matrix import reference_file
 
 RELATIVE = "relative"
 """The `value` of rows with published ratios."""

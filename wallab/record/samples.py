@@ -5,12 +5,12 @@ from typing import Literal
 
 import msgspec
 
-from wallab.bench.pgbench import Measured
-from wallab.bench.timeline import Series
-from wallab.bench.walactivity import WalCounters
-from wallab.drives.drive import DriveReading
 from wallab.files.linefile import LineFile
-from wallab.record.matrix import Cell
+from wallab.record.drivereading import DriveReading
+from wallab.record.experiment import Cell
+from wallab.record.measured import Measured
+from wallab.record.timeseries import TimeSeries
+from wallab.record.walcounters import WalCounters
 
 
 class CpuSeconds(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Axis -> the value in force, as the machine or the server told it."""
     values: dict[str, float] = {}
     """Further figures of the workload; `wallab.record.values` names them."""
-    series: dict[str, Series] = {}
+    series: dict[str, TimeSeries] = {}
     """Gauge (`wallab.bench.gauges`) -> what it showed while measuring."""
     phases: dict[str, float] = {}
     """Phase -> seconds it took: restore, start, read, warm_up, checkpoint, measure, count, stop."""

@@ -6,8 +6,8 @@ import msgspec
 
 from wallab.errors import LabError
 from wallab.record import manifest, values
+from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
 from wallab.results import comparison

@@ -5,13 +5,13 @@ from typing import Literal
 
 import msgspec
 
-from wallab.bench import workloads
-from wallab.record import axes, values
+from wallab.record import axes, values, workloads
 from wallab.record.axes import sync
 from wallab.record.axes.sync import FSYNC_OFF
 from wallab.record.durability import Durability
+from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
-from wallab.record.matrix import Cell, memory_mb, write_cache_of
+from wallab.record.matrix import conditions, memory_mb
 from wallab.record.reference import RELATIVE, Reference
 from wallab.record.samples import Sample
 from wallab.record.writecache import as_read_back
@@ -56,10 +56,8 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def _expected_caches(plan: Manifest, cell: Cell) -> dict[str, dict[str, str]]:
-    return {
-        name: as_read_back(write_cache_of(drive, cell))
-        for name, drive in plan.experiment.drive.items()
-    }
+    asked = conditions(plan.experiment, plan.preset, cell).drives
+    return {name: as_read_back(drive.write_cache) for name, drive in asked.items()}
 
 
 def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, ...]:

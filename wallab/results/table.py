@@ -5,9 +5,8 @@ import statistics
 
 import msgspec
 
-from wallab.bench import workloads
 from wallab.errors import LabError
-from wallab.record import axes
+from wallab.record import axes, workloads
 from wallab.record.manifest import Manifest
 from wallab.record.reference import Reference
 from wallab.record.values import VALUES

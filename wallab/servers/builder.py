@@ -24,7 +24,7 @@ from wallab.files.timestamp import utc
 from wallab.machine import process
 from wallab.progress import Work, say
 from wallab.record import series
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import server_name
 from wallab.record.series import Patch
 from wallab.servers import buildsystem, prebuilt
 from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
@@ -340,21 +340,24 @@ class Builder:
         return LabError(f"building {variant}: “{step} …” failed:\n  {tail}\nThe whole log: {log}")
 
 
-def servers_of(wanted: Iterable[Conditions], source_name: str, system: str) -> dict[str, Server]:
-    """Build the servers that cells ask for, and return them by `Conditions.server`.
+def servers_of(
+    wanted: Iterable[tuple[str | None, str]], source_name: str, system: str
+) -> dict[str, Server]:
+    """Build the servers that cells ask for, each by source and variant.
 
-    The source is the one named where a cell asks for none; the build system may be auto.
+    The source is the one named where a cell asks for none; the build system may be auto. Returned
+    by variant, or source/variant where a cell named the source.
     """
     catalog = series.read()
     servers: dict[str, Server] = {}
-    asked: dict[str | None, dict[str, str]] = {}
-    for one in wanted:
-        asked.setdefault(one.source, {})[one.variant] = one.server
+    asked: dict[str | None, list[str]] = {}
+    for name, variant in dict.fromkeys(wanted):
+        asked.setdefault(name, []).append(variant)
     for name, variants in asked.items():
         source = resolve(name or source_name)
         builder = Builder(source, buildsystem.choose(system, source))
         built = builder.build(
             {variant: series.patches_of(catalog, variant, source) for variant in variants}
         )
-        servers |= {variants[server.build.variant]: server for server in built}
+        servers |= {server_name(name, server.build.variant): server for server in built}
     return servers

@@ -1,19 +1,17 @@
 """bonnie++ beside the server: sequential writing and reading, seeks, and the creation of files."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from wallab.bench.gauges import MB
-from wallab.bench.pgbench import Measured, RunFailed
+from wallab.bench.pgbench import RunFailed
+from wallab.bench.runner import Runner
+from wallab.bench.stage import Stage
 from wallab.bench.workloads import files
 from wallab.bench.workloads.base import Outcome
 from wallab.bench.workloads.files import FileWorkload
 from wallab.machine import memorygroup
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
-    from wallab.record.matrix import Preset
+from wallab.record.gauges import MB
+from wallab.record.measured import Measured
 
 KB = 1024
 """bonnie++ counts so many bytes a K."""
@@ -43,9 +41,9 @@ class Bonnie(FileWorkload):
     def lacking(self) -> str:
         return memorygroup.lacking()
 
-    def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
-        memory = preset.files_mb // 2
-        folder = files.folder(bed)
+    def measure(self, stage: Stage, runner: Runner) -> Outcome:
+        memory = stage.preset.files_mb // 2
+        folder = files.folder(stage)
         command: list[str | Path] = [
             files.program("bonnie++"),
             "-q",  # CSV on standard output, the rest on standard error
@@ -55,17 +53,14 @@ class Bonnie(FileWorkload):
             "-d",
             folder,
             "-s",
-            f"{preset.files_mb}M:{SEEKS}",
+            f"{stage.preset.files_mb}M:{SEEKS}",
             "-r",
             f"{memory}M",
             "-n",
             str(CREATED),
         ]
-        said, seconds = bed.run_program(command, folder, bed.group_of(memory))
+        said, seconds = runner.program(command, folder, memory)
         return outcome(said, seconds)
-
-    def amount(self, preset: "Preset") -> str:
-        return f"bonnie++ of {preset.files_mb} MB"
 
 
 def outcome(said: str, seconds: float) -> Outcome:

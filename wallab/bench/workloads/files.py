@@ -2,29 +2,22 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wallab.bench.cluster import Cluster
+from wallab.bench.runner import Runner
+from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Workload
 from wallab.errors import MachineError
 from wallab.machine import process
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
-    from wallab.record.matrix import Preset
 
 
 class FileWorkload(Workload):
     """A program that reads and writes files of its own on the drive of the data."""
 
-    def __init__(self) -> None:
-        self.writes = False
-
     def load(self, server: Path, cluster: Cluster, scale: int) -> None:
         """Load nothing: there are no tables."""
 
-    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> None:
+    def warm_up(self, stage: Stage, runner: Runner) -> None:
         """Do nothing: the program begins by itself with what it measures."""
 
 
@@ -36,9 +29,9 @@ def program(name: str) -> Path:
     return Path(found)
 
 
-def folder(bed: "TestBed") -> Path:
+def folder(stage: Stage) -> Path:
     """Return the folder for the files, which is gone when the sample's content is."""
-    place = bed.drives["data"].mount_point / "files"
+    place = stage.drives["data"].mount_point / "files"
     if not place.exists():
         place.mkdir()
         process.own(place)

@@ -2,25 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import psycopg
 
 from wallab.bench.cluster import Cluster
-from wallab.bench.pgbench import Measured, RunFailed
+from wallab.bench.pgbench import RunFailed
+from wallab.bench.runner import Runner
+from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Outcome, Workload
-from wallab.machine.loop import SECTOR
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
-    from wallab.record.matrix import Preset
+from wallab.record.axes.read_ahead import SECTOR
+from wallab.record.measured import Measured
+from wallab.record.workloads import SCAN_ROWS
 
 BLOCK = 8192
 """Bytes of a block, as PostgreSQL is configured by default."""
-
-ROWS = 100_000
-"""Of one unit of scale: the source's table of 10.1 million rows is scale 101."""
 
 # Three columns and 45 bytes a row by the planner's estimate, as in the source. The rows are in the
 # same places whoever loads them.
@@ -42,19 +38,18 @@ class Scan(Workload):
     """A sequential scan; its time is that of the plan's only node, as the source gave it."""
 
     cold: ClassVar[bool] = True
-    writes = False
 
     def load(self, server: Path, cluster: Cluster, scale: int) -> None:
         with cluster.connect() as connection:
             for command in _LOAD:
-                connection.execute(command.format(rows=scale * ROWS).encode())
+                connection.execute(command.format(rows=scale * SCAN_ROWS).encode())
 
-    def warm_up(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> None:
+    def warm_up(self, stage: Stage, runner: Runner) -> None:
         """Do nothing: every scan begins cold."""
 
-    def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
+    def measure(self, stage: Stage, runner: Runner) -> Outcome:
         try:
-            with bed.cluster.connect() as connection:
+            with stage.cluster.connect() as connection:
                 setting, explain = _SCAN
                 connection.execute(setting.encode())
                 row = connection.execute(explain.encode()).fetchone()
@@ -62,13 +57,10 @@ class Scan(Workload):
             raise RunFailed(f"the scan failed: {error}") from error
         assert row is not None
         found = outcome(row[0] if isinstance(row[0], list) else json.loads(row[0]))
-        drive = bed.drives["data"].reading().counters
+        drive = stage.drives["data"].reading().counters
         if drive.get("reads"):
             found.values["drive_read_kb"] = drive["sectors_read"] * SECTOR / 1024 / drive["reads"]
         return found
-
-    def amount(self, preset: "Preset") -> str:
-        return f"one cold sequential scan of {preset.scale * ROWS:,} rows"
 
 
 def outcome(explained: list[dict[str, Any]]) -> Outcome:

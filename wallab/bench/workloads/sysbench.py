@@ -2,19 +2,17 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from wallab.bench.gauges import MB
-from wallab.bench.pgbench import Measured, RunFailed
-from wallab.bench.timeline import Series
+from wallab.bench.pgbench import RunFailed
+from wallab.bench.runner import Runner
+from wallab.bench.stage import Stage
 from wallab.bench.workloads import files
 from wallab.bench.workloads.base import Outcome
 from wallab.bench.workloads.files import FileWorkload
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
-    from wallab.record.matrix import Preset
+from wallab.record.gauges import MB
+from wallab.record.measured import Measured
+from wallab.record.timeseries import TimeSeries
 
 FILES = 4
 """Over which sysbench spreads its data; its own 128 are for larger disks."""
@@ -30,42 +28,40 @@ class Sysbench(FileWorkload):
 
     packages: ClassVar[dict[str, str]] = {"sysbench": "sysbench"}
 
-    def _command(self, preset: "Preset", *further: str) -> list[str | Path]:
+    def _command(self, stage: Stage, *further: str) -> list[str | Path]:
         return [
             files.program("sysbench"),
             "fileio",
-            f"--file-total-size={preset.files_mb}M",
+            f"--file-total-size={stage.preset.files_mb}M",
             f"--file-num={FILES}",
             *further,
         ]
 
-    def prepare(self, bed: "TestBed", preset: "Preset") -> None:
+    def prepare(self, stage: Stage, runner: Runner) -> None:
         """Write the files, and wait until they are on the drive."""
-        folder = files.folder(bed)
-        bed.run_program(self._command(preset, "prepare"), folder)
-        bed.run_program(["sync", "-f", folder], folder)
+        folder = files.folder(stage)
+        runner.program(self._command(stage, "prepare"), folder)
+        runner.program(["sync", "-f", folder], folder)
 
-    def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
+    def measure(self, stage: Stage, runner: Runner) -> Outcome:
+        preset, clients = stage.preset, stage.conditions.clients
         amount = (
             [f"--time={preset.seconds}", "--events=0"]
             if preset.seconds
-            else ["--time=0", f"--events={(preset.transactions or 1) * conditions.clients}"]
+            else ["--time=0", f"--events={(preset.transactions or 1) * clients}"]
         )
-        said, _ = bed.run_program(
+        said, _ = runner.program(
             self._command(
-                preset,
+                stage,
                 "--file-test-mode=rndwr",
-                f"--threads={conditions.clients}",
+                f"--threads={clients}",
                 "--report-interval=1",
                 *amount,
                 "run",
             ),
-            files.folder(bed),
+            files.folder(stage),
         )
         return outcome(said)
-
-    def amount(self, preset: "Preset") -> str:
-        return f"sysbench fileio of {preset.files_mb} MB"
 
 
 def outcome(said: str) -> Outcome:
@@ -83,7 +79,7 @@ def outcome(said: str) -> Outcome:
     if seen:
         # Told as MiB a second: requests of so many bytes.
         ends, rates = zip(*((at, mib * (1 << 20) / BLOCK) for at, mib in seen), strict=True)
-        series["rate"] = Series(ends, tuple(round(one, 1) for one in rates))
+        series["rate"] = TimeSeries(ends, tuple(round(one, 1) for one in rates))
     return Outcome(
         Measured(writes, round(writes * seconds), 0, figure("avg"), 0.0, lasted_s=seconds),
         values={

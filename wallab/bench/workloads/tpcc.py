@@ -6,21 +6,17 @@ people may be faster by a factor, the preset's pace.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import psycopg
 
 from wallab.bench.cluster import Cluster
 from wallab.bench.pgbench import RunFailed
+from wallab.bench.runner import Runner
+from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Outcome, Workload, prewarm
 from wallab.machine import pagecache
-from wallab.record.axes.amount import TERMINALS
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
-    from wallab.record.matrix import Preset
 
 SQL = Path(__file__).parent / "tpcc_sql"
 IDEAL = 12.86
@@ -74,37 +70,37 @@ class Tpcc(Workload):
                 connection.execute(text.replace("{warehouses}", str(scale)).encode())
             connection.execute("VACUUM ANALYZE")
 
-    def fill_memory(self, bed: "TestBed") -> None:
+    def fill_memory(self, stage: Stage) -> None:
         """Read the warehouses."""
-        prewarm(bed, "tpcc")
+        prewarm(stage, "tpcc")
 
-    def script(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> list[str]:
+    def script(self, stage: Stage) -> list[str]:
         """Write a script for each transaction where the clients may read it."""
-        arguments = ["-D", f"warehouses={conditions.scale}"]
+        arguments = ["-D", f"warehouses={stage.conditions.scale}"]
         for name, kind in KINDS.items():
-            file = bed.cluster.log.with_name(f"{name}.sql")
-            file.write_text(script(name, preset.pace))
+            file = stage.cluster.log.with_name(f"{name}.sql")
+            file.write_text(script(name, stage.preset.pace))
             file.chmod(0o644)
             arguments += ["-f", f"{file}@{kind.weight}"]
         return arguments
 
-    def measure(self, bed: "TestBed", conditions: Conditions, preset: "Preset") -> Outcome:
-        with bed.cluster.connect() as connection:
+    def measure(self, stage: Stage, runner: Runner) -> Outcome:
+        with stage.cluster.connect() as connection:
             connection.execute("TRUNCATE tpcc.answer")
-        outcome = super().measure(bed, conditions, preset)
-        with bed.cluster.connect() as connection:
-            found = answers(connection, preset.seconds, CYCLE_S / preset.pace)
+        outcome = super().measure(stage, runner)
+        with stage.cluster.connect() as connection:
+            found = answers(connection, stage.preset.seconds, CYCLE_S / stage.preset.pace)
             archived = connection.execute(
                 "SELECT archived_count, failed_count FROM pg_stat_archiver"
             ).fetchone()
         assert archived is not None
-        ideal = IDEAL * conditions.scale * preset.pace
+        ideal = IDEAL * stage.conditions.scale * stage.preset.pace
         values = {
             "tpm_ideal": ideal,
             "tpm_share": 100 * found["tpm"] / ideal,
             "archived": float(archived[0]),
             "archive_failures": float(archived[1]),
-            "archive_cached_mb": pagecache.resident(bed.archive) / 1e6,
+            "archive_cached_mb": pagecache.resident(stage.archive) / 1e6,
         }
         outcome.values.update(found | values)
         return outcome
@@ -113,13 +109,6 @@ class Tpcc(Workload):
         if broken := inconsistencies(connection):
             said = ", ".join(f"{number} ({rows} rows)" for number, rows in broken.items())
             raise RunFailed(f"broken consistency conditions of TPC-C, clause 3.3.2: {said}")
-
-    def amount(self, preset: "Preset") -> str:
-        amount = f"{preset.seconds} s" if preset.seconds else f"-t {preset.transactions}"
-        return (
-            f"{amount}, {TERMINALS} terminals a warehouse, people {preset.pace} times "
-            "faster than TPC-C's"
-        )
 
 
 def answers(

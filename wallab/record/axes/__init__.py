@@ -17,7 +17,7 @@ from wallab.record.axes import (
     write_cache,
 )
 from wallab.record.axes.axis import Axis
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Choice
 
 _KINDS: dict[str, type[Axis]] = {
     "variant": variant.Variant,
@@ -47,8 +47,8 @@ def find(name: str) -> Axis:
     return _KINDS[name](name)
 
 
-def apply(cell: dict[str, str], conditions: Conditions) -> Conditions:
-    """Write what the cell's values decide into the conditions, and return them."""
-    for name in sorted(cell, key=lambda name: find(name).last):
-        find(name).apply(cell[name], conditions)
-    return conditions
+def apply(cell: dict[str, str], choice: Choice) -> Choice:
+    """Write what the cell's values decide into the choice, and return it."""
+    for name, value in cell.items():
+        find(name).apply(value, choice)
+    return choice

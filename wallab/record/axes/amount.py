@@ -1,10 +1,8 @@
 """Axes scale, warehouses and clients: how large the database is, and how many ask it."""
 
 from wallab.record.axes.axis import Axis, whole_number
-from wallab.record.conditions import Conditions
-
-TERMINALS = 10
-"""For each warehouse (TPC-C, clause 4.2.2)."""
+from wallab.record.conditions import Choice
+from wallab.record.workloads import TERMINALS
 
 
 class Scale(Axis):
@@ -13,8 +11,8 @@ class Scale(Axis):
     def check(self, value: str) -> None:
         whole_number(value, 1)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.scale = int(value)
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.scale = int(value)
 
 
 class Warehouses(Axis):
@@ -23,9 +21,9 @@ class Warehouses(Axis):
     def check(self, value: str) -> None:
         whole_number(value, 1)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.scale = int(value)
-        conditions.clients = TERMINALS * int(value)
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.scale = int(value)
+        choice.clients = TERMINALS * int(value)
 
 
 class Clients(Axis):
@@ -34,5 +32,5 @@ class Clients(Axis):
     def check(self, value: str) -> None:
         whole_number(value, 1)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.clients = int(value)
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.clients = int(value)

@@ -1,12 +1,7 @@
 """Axis archive: by what finished WAL segments are copied to the archive."""
 
-from typing import TYPE_CHECKING
-
 from wallab.record.axes.axis import Axis, one_of
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
 
 
 class Archive(Axis):
@@ -15,14 +10,5 @@ class Archive(Axis):
     def check(self, value: str) -> None:
         one_of(value, ("off", "cp", "direct_cp"))
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.archive = None if value == "off" else value
-
-    def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
-        with bed.cluster.connect() as connection:
-            row = connection.execute(
-                "SELECT current_setting('archive_mode'), current_setting('archive_command')"
-            ).fetchone()
-        assert row is not None
-        mode, command = row
-        return str(command).split(maxsplit=1)[0].rsplit("/")[-1] if mode == "on" else "off"
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.archive = None if value == "off" else value

@@ -1,18 +1,14 @@
-"""An axis of an experiment: its values, and what they do to a sample.
+"""An axis of an experiment: its values, and what they decide.
 
-Each axis is a module of this package. What it decides it writes into the sample's `Conditions`,
-which the test bed carries out and takes back; what the machine then says is read back into the
-sample, so that a value that did not take is seen.
+Each axis is a module of this package. What a value decides goes into a cell's `Choice`; why a
+machine may lack it, and what the machine says when it is in force, is known to `wallab.bench`.
 """
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from wallab.errors import LabError
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
 
 
 class Axis:
@@ -21,9 +17,6 @@ class Axis:
     title: ClassVar[str] = ""
     """Its heading in a table; else its name."""
 
-    last: ClassVar[bool] = False
-    """Whether what it decides depends on the other axes, so that it is applied after them."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -31,20 +24,9 @@ class Axis:
         """LabError if the axis has no such value; the message says what was expected."""
         raise NotImplementedError
 
-    def apply(self, value: str, conditions: Conditions) -> None:
+    def apply(self, value: str, choice: Choice) -> None:
         """Write what the value decides."""
         raise NotImplementedError
-
-    def lacks(self, value: str, conditions: Conditions, bed: "TestBed") -> str:
-        """Say why the value cannot be had here, so that the cell is N/A; nothing if it can."""
-        return ""
-
-    def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
-        """Ask the machine, while the server runs, for the value that is in force.
-
-        None where the sample tells by other fields (variant, write_cache, sync).
-        """
-        return None
 
     def shown(self, value: str) -> str:
         """Return the value as a table shows it."""

@@ -1,13 +1,9 @@
 """Axis cpus: how many CPUs the server may use, and the clients."""
 
-import os
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from wallab.record.axes.axis import Axis, whole_number
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
 
 
 class Cpus(Axis):
@@ -23,12 +19,5 @@ class Cpus(Axis):
     def check(self, value: str) -> None:
         whole_number(value, 1)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.cpus = int(value)
-
-    def lacks(self, value: str, conditions: Conditions, bed: "TestBed") -> str:
-        have = len(os.sched_getaffinity(0))
-        return "" if int(value) <= have else f"this machine has {have} CPUs"
-
-    def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
-        return str(len(os.sched_getaffinity(bed.cluster.postmaster())))
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.cpus = int(value)

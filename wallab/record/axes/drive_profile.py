@@ -1,13 +1,10 @@
 """Axis profile: which drive is simulated."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from wallab.drives.simulated import profile
 from wallab.record.axes.axis import Axis
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
+from wallab.record.driveprofile import profile
 
 
 class DriveProfile(Axis):
@@ -18,8 +15,5 @@ class DriveProfile(Axis):
     def check(self, value: str) -> None:
         profile(value)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.profile = value
-
-    def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
-        return ", ".join(sorted({drive.profile for drive in bed.drives.values()}))
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.profile = value

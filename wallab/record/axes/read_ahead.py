@@ -1,14 +1,13 @@
 """Axis read_ahead: how far the kernel reads ahead on the drives."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from wallab.errors import LabError
-from wallab.machine.loop import SECTOR
 from wallab.record.axes.axis import Axis, whole_number
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Choice
 
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+SECTOR = 512
+"""Bytes, in which blockdev and the drives count."""
 
 
 class ReadAhead(Axis):
@@ -20,9 +19,5 @@ class ReadAhead(Axis):
         if whole_number(value, 0) * SECTOR % 1024:
             raise LabError(f"“{value}”: expected an even number of sectors")
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.read_ahead = int(value)
-
-    def read_back(self, conditions: Conditions, bed: "TestBed") -> str | None:
-        found = {str(drive.read_ahead()) for drive in bed.drives.values()}
-        return ", ".join(sorted(found))
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.read_ahead = int(value)

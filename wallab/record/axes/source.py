@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from wallab.errors import LabError
 from wallab.record.axes.axis import Axis
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Choice
 
 
 class Source(Axis):
@@ -16,5 +16,5 @@ class Source(Axis):
         if not value.strip():
             raise LabError("expected the name of a source")
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.source = value
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.source = value

@@ -1,17 +1,13 @@
 """Axis sync: wal_sync_method, or no syncing at all."""
 
-from typing import TYPE_CHECKING
-
 from wallab.record.axes.axis import Axis, one_of
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
 
 FSYNC_OFF = "fsync=false"
 """The value that stands for a server that never syncs."""
 
 LACKS = "the variant has no such method"
+"""Why a cell is N/A that names one."""
 
 METHODS = (
     "fdatasync",
@@ -33,13 +29,8 @@ class Sync(Axis):
     def check(self, value: str) -> None:
         one_of(value, (FSYNC_OFF, *METHODS))
 
-    def apply(self, value: str, conditions: Conditions) -> None:
+    def apply(self, value: str, choice: Choice) -> None:
         if value == FSYNC_OFF:
-            conditions.settings["fsync"] = "off"
+            choice.settings["fsync"] = "off"
         else:
-            conditions.settings["wal_sync_method"] = value
-
-    def lacks(self, value: str, conditions: Conditions, bed: "TestBed") -> str:
-        if value == FSYNC_OFF or value in bed.methods[conditions.server]:
-            return ""
-        return LACKS
+            choice.settings["wal_sync_method"] = value

@@ -5,7 +5,7 @@ from typing import ClassVar
 from wallab.errors import LabError
 from wallab.record import series
 from wallab.record.axes.axis import Axis, one_of
-from wallab.record.conditions import Conditions
+from wallab.record.conditions import Choice
 
 
 class Variant(Axis):
@@ -16,8 +16,8 @@ class Variant(Axis):
     def check(self, value: str) -> None:
         one_of(value, tuple(series.names(series.read())))
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.variant = value
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.variant = value
 
     def shown(self, value: str) -> str:
         try:

@@ -1,13 +1,8 @@
 """Axis workload: what the clients do."""
 
-from typing import TYPE_CHECKING
-
-from wallab.bench import workloads
+from wallab.record import workloads
 from wallab.record.axes.axis import Axis
-from wallab.record.conditions import Conditions
-
-if TYPE_CHECKING:
-    from wallab.bench.testbed import TestBed
+from wallab.record.conditions import Choice
 
 
 class WorkloadAxis(Axis):
@@ -16,8 +11,5 @@ class WorkloadAxis(Axis):
     def check(self, value: str) -> None:
         workloads.find(value)
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.workload = value
-
-    def lacks(self, value: str, conditions: Conditions, bed: "TestBed") -> str:
-        return workloads.find(value).lacking()
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.workload = value

@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from wallab.record.axes.axis import Axis, one_of
-from wallab.record.conditions import Conditions
-from wallab.record.writecache import WRITE_CACHES
+from wallab.record.conditions import Choice
+from wallab.record.writecache import WRITE_CACHES, WriteCache
 
 
 class WriteCacheAxis(Axis):
@@ -15,5 +17,5 @@ class WriteCacheAxis(Axis):
     def check(self, value: str) -> None:
         one_of(value, (*WRITE_CACHES, "as-is"))
 
-    def apply(self, value: str, conditions: Conditions) -> None:
-        conditions.write_cache = value
+    def apply(self, value: str, choice: Choice) -> None:
+        choice.write_cache = msgspec.convert(value, WriteCache)

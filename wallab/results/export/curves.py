@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from wallab.bench.gauges import GAUGES
-from wallab.bench.timeline import Series
+from wallab.record.gauges import GAUGES
 from wallab.record.samples import Sample
+from wallab.record.timeseries import TimeSeries
 from wallab.record.values import VALUES
 from wallab.results.export import footnotes
 from wallab.results.export.plots import interval, step
@@ -184,7 +184,7 @@ def _seen(samples: Sequence[Sample], cell: Summary) -> list[Sample]:
     return [s for s in samples if s.cell == cell.cell and s.series and not s.control]
 
 
-def _thinned(series: Series) -> list[tuple[float, float]]:
+def _thinned(series: TimeSeries) -> list[tuple[float, float]]:
     points = list(zip(series.seconds, series.figures, strict=True))
     every = math.ceil(len(points) / _POINTS)
     return points[::every] if every > 1 else points

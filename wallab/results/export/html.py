@@ -181,13 +181,17 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
         ),
         ("Settings of the experiment", sorted(plan.experiment.settings.items())),
     ]
-    template = {name: value for name, value in plan.template.items() if type(value) is not dict}
-    groups.append(("Cluster", [(name, _shown(value)) for name, value in template.items()]))
-    groups += [
-        (f"Cluster: {name}", [(key, _shown(one)) for key, one in value.items()])
-        for name, value in plan.template.items()
-        if name not in template
-    ]
+    for name, template in plan.templates.items():
+        head = "Cluster" if len(plan.templates) == 1 else f"Cluster {name}"
+        plain = [(key, _shown(value)) for key, value in template.items() if type(value) is not dict]
+        groups.append((head, plain))
+        groups += [
+            (f"{head}: {key}", [(word, _shown(item)) for word, item in value.items()])
+            for key, value in template.items()
+            if type(value) is dict
+        ]
+    if plan.mounts:
+        groups.append(("Mounts", [(drive, _shown(words)) for drive, words in plan.mounts.items()]))
     groups += [
         (f"Drive: {name}", sorted(parameters.items())) for name, parameters in plan.drives.items()
     ]

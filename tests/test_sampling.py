@@ -8,15 +8,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from wallab.bench import testbed, workloads
+from wallab.bench import sampling, workloads
 from wallab.bench.cluster import ServerFailed
-from wallab.bench.pgbench import Measured, RunFailed
-from wallab.bench.walactivity import WalCounters
+from wallab.bench.pgbench import RunFailed
+from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Outcome
-from wallab.drives.drive import DriveReading
 from wallab.errors import MachineError
+from wallab.machine.memorygroup import MemoryGroup
 from wallab.record import matrix
+from wallab.record.drivereading import DriveReading
+from wallab.record.measured import Measured
 from wallab.record.samples import CpuSeconds, Sample, SampleFile
+from wallab.record.walcounters import WalCounters
 
 CELL = {"variant": "both", "write_cache": "off", "sync": "open_direct"}
 MEASURED = Measured(100.0, 1000, 0, 1.0, 1.0)
@@ -133,29 +136,35 @@ def journal() -> Journal:
 
 
 @pytest.fixture
-def bed(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> testbed.TestBed:
-    """A test bed of mock parts."""
-    experiment, preset = matrix.choose(matrix.read(), "thread", "quick")
-    made = testbed.TestBed(experiment, preset, (CELL,), {})
-    mock: Any = made
-    mock.drives = {name: MockDrive(name, journal) for name in ("wal", "data")}
-    mock.cluster = MockCluster(journal)
+def stage(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> Stage:
+    """A stage of mock parts."""
 
     def count(connection: object) -> WalCounters:
         journal.note("count")
         return WalCounters(1, 1, 1, 1, 1)
 
-    monkeypatch.setattr(made, "_take", lambda conditions: None)
-    monkeypatch.setattr(made, "_cpu_seconds", lambda: CpuSeconds(1.0, 1.0))
-    monkeypatch.setattr(made, "server", lambda conditions: Path("/nonexistent"))
+    monkeypatch.setattr(sampling, "_cpu_seconds", lambda stage: CpuSeconds(1.0, 1.0))
     monkeypatch.setattr(workloads, "find", lambda name: MockWorkload(journal))
-    monkeypatch.setattr(testbed, "read_counters", count)
-    monkeypatch.setattr(testbed, "wait_until_alone", lambda connection: None)
-    return made
+    monkeypatch.setattr(sampling, "read_counters", count)
+    monkeypatch.setattr(sampling, "wait_until_alone", lambda connection: None)
+    experiment, preset = matrix.choose(matrix.read(), "thread", "quick")
+    drives: Any = {name: MockDrive(name, journal) for name in ("wal", "data")}
+    cluster: Any = MockCluster(journal)
+    conditions = matrix.conditions(experiment, preset, CELL)
+    return Stage(conditions, preset, drives, cluster, Path("/nonexistent"))
 
 
-def test_the_order_of_a_sample(bed: testbed.TestBed, journal: Journal, tmp_path: Path) -> None:
-    sample = bed.sample(CELL, 3, 7)
+def take(stage: Stage, *place: int) -> Sample:
+    """Take a sample on the stage."""
+
+    def no_groups(megabytes: int) -> MemoryGroup:
+        raise AssertionError
+
+    return sampling.take(stage, CELL, (place[0], place[1]), stage.conditions.settings, no_groups)
+
+
+def test_the_order_of_a_sample(stage: Stage, journal: Journal, tmp_path: Path) -> None:
+    sample = take(stage, 3, 7)
     assert journal.events == PREPARED + MEASURING + UNDONE
     assert (sample.state, sample.round, sample.position) == ("measured", 3, 7)
     assert sample.figures == sample.warm_up == MEASURED
@@ -171,25 +180,23 @@ STEPS = [*dict.fromkeys(PREPARED + MEASURING)]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_undone_wherever_the_machine_fails(
-    bed: testbed.TestBed, journal: Journal, step: str
-) -> None:
+def test_undone_wherever_the_machine_fails(stage: Stage, journal: Journal, step: str) -> None:
     journal.failing = (step, MachineError("broken"))
     with pytest.raises(MachineError, match="broken"):
-        bed.sample(CELL, 1, 1)
+        take(stage, 1, 1)
     order = PREPARED + MEASURING
     assert journal.events == order[: order.index(step) + 1] + UNDONE
 
 
 def test_the_server_stops_also_if_a_drive_does_not_answer(
-    bed: testbed.TestBed, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(on: bool) -> None:
+    def gone(stage: Stage, on: bool) -> None:
         raise MachineError("no answer")
 
-    monkeypatch.setattr(bed, "_timing", gone)
+    monkeypatch.setattr(Stage, "timing", gone)
     with pytest.raises(MachineError, match="no answer"):
-        bed.sample(CELL, 1, 1)
+        take(stage, 1, 1)
     assert journal.events[-1] == "stop"
 
 
@@ -206,27 +213,27 @@ def test_the_server_stops_also_if_a_drive_does_not_answer(
     ],
 )
 def test_a_failed_run_is_a_sample_that_says_so(
-    bed: testbed.TestBed, journal: Journal, step: str, error: Exception
+    stage: Stage, journal: Journal, step: str, error: Exception
 ) -> None:
     journal.failing = (step, error)
-    sample: Sample = bed.sample(CELL, 1, 1)
+    sample: Sample = take(stage, 1, 1)
     assert (sample.state, sample.error, sample.figures) == ("failed", str(error), None)
     assert journal.events[-len(UNDONE) :] == UNDONE
     assert "stop" in sample.phases
     # The next one starts as if nothing had been.
     journal.events.clear()
-    assert bed.sample(CELL, 1, 2).state == "measured"
+    assert take(stage, 1, 2).state == "measured"
     assert journal.events == PREPARED + MEASURING + UNDONE
 
 
 def test_a_failed_run_has_what_the_server_said_of_it(
-    bed: testbed.TestBed, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bed.cluster, "complaint", "PANIC: could not write to file")
+    monkeypatch.setattr(stage.cluster, "complaint", "PANIC: could not write to file")
     journal.failing = ("measure", RunFailed("pgbench exited with 2: the connection was closed"))
-    assert bed.sample(CELL, 1, 1).error == (
+    assert take(stage, 1, 1).error == (
         "pgbench exited with 2: the connection was closed; the server's log: "
         "PANIC: could not write to file"
     )
     journal.failing = ("start open_direct", ServerFailed("PANIC: could not write to file"))
-    assert bed.sample(CELL, 1, 1).error == "PANIC: could not write to file"
+    assert take(stage, 1, 1).error == "PANIC: could not write to file"

@@ -1,0 +1,238 @@
+"""The bed of this machine: drives on it, servers, and the clusters that samples start from."""
+
+import contextlib
+import functools
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wallab.bench import lacking, sampling, servers, templates, workloads
+from wallab.bench.cluster import Cluster
+from wallab.bench.servers import Servers
+from wallab.bench.stage import Stage
+from wallab.drives.maker import DriveMaker, Drives
+from wallab.errors import MachineError
+from wallab.machine import mounts, process, provision
+from wallab.machine.ledger import Ledger
+from wallab.machine.memorygroup import MemoryGroup
+from wallab.record import matrix
+from wallab.record.conditions import Conditions
+from wallab.record.experiment import Cell, Experiment, Preset
+from wallab.record.manifest import Prepared
+from wallab.record.samples import Sample
+
+Kinds = tuple[tuple[str, str, str], ...]
+"""What a set of drives is made by (`Conditions.drive_kinds`)."""
+
+ARCHIVE = "../../archive"
+"""Where finished segments go, from a data directory: no shell sees a path that somebody named."""
+
+
+def archive_settings(archive: str | None, direct_cp: Path) -> dict[str, str]:
+    """Return the settings that make a server archive its WAL by cp or by the lab's direct_cp."""
+    if archive is None:
+        return {}
+    # The server puts what it archives for %p and %f; another % would be one of its own.
+    program = shlex.quote(str(direct_cp)).replace("%", "%%") if archive == "direct_cp" else "cp"
+    return {"archive_mode": "on", "archive_command": f'{program} "%p" "{ARCHIVE}/%f"'}
+
+
+class RealBed:
+    """Drives with clusters on them, and the servers that can run them.
+
+    Cells whose drives differ in profile or file system have sets of drives of their own; each set
+    has a template for each source and scale.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        preset: Preset,
+        cells: tuple[Cell, ...],
+        installed: Mapping[str, Path],
+        *,
+        root_device_too: bool = False,
+    ) -> None:
+        """`installed` are the servers' trees, by `Conditions.server`.
+
+        A device that holds the running system is refused unless named by `root_device_too`.
+        """
+        self._experiment = experiment
+        self._preset = preset
+        self._maker = DriveMaker(experiment.drive, root_device_too=root_device_too)
+        self._conditions = {
+            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
+        }
+        self._installed = installed
+        self._undo = contextlib.ExitStack()
+        self._servers = Servers({}, {})
+        self._sets: dict[Kinds, Drives] = {}
+        self._group: MemoryGroup | None = None
+
+    @property
+    def methods(self) -> dict[str, tuple[str, ...]]:
+        """Server -> its values of wal_sync_method."""
+        return dict(self._servers.methods)
+
+    def open(self) -> Prepared:
+        """Make everything ready; return what was found out about the templates."""
+        try:
+            self._install()
+            self._make_ready()
+            return self._make_templates()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Undo everything that open did; safe to call twice."""
+        self._undo.close()
+
+    def _install(self) -> None:
+        """Install the programs that the workloads run; MachineError where that fails."""
+        names = {asked.workload for asked in self._conditions.values()}
+        packages: dict[str, str] = {}
+        for name in sorted(names):
+            packages |= workloads.find(name).packages
+        try:
+            provision.install(packages)
+        except provision.SetupError as error:
+            raise MachineError(str(error)) from None
+
+    def _make_ready(self) -> None:
+        kinds = self._maker.kinds
+        private = "simulated" in kinds or not all(map(process.can_run, self._installed.values()))
+        if private:
+            mounts.enter_private_namespace()
+        self._ledger = Ledger.open()
+        self._undo.callback(self._ledger.close)
+        lasting = None
+        if kinds != {"simulated"}:
+            lasting = Ledger.open(lasting=True)
+            self._undo.callback(lasting.close)
+        for asked in self._conditions.values():
+            if asked.drive_kinds not in self._sets and self._maker.can(asked):
+                suffix = f"-{len(self._sets) + 1}" if self._sets else ""
+                self._sets[asked.drive_kinds] = self._maker.make(
+                    asked, suffix, (self._ledger, lasting), self._undo
+                )
+        # File systems are mounted where the drives' servers do not live: the last process of
+        # a namespace unmounts what is left there, and a server would then wait for itself.
+        if private:
+            mounts.enter_private_namespace()
+        self._servers = servers.shown(self._installed, self._ledger, self._undo, private=private)
+        if limit := matrix.memory_mb(self._experiment, self._preset):
+            self._group = self._group_of(limit, "")
+        if any(asked.archive == "direct_cp" for asked in self._conditions.values()):
+            shutil.copy2(provision.copy_program(), self._direct_cp)
+            self._direct_cp.chmod(0o755)
+
+    @property
+    def _direct_cp(self) -> Path:
+        return self._ledger.folder / "direct_cp"
+
+    def _group_of(self, megabytes: int, suffix: str) -> MemoryGroup:
+        group = MemoryGroup(f"wal-lab-{os.getpid()}{suffix}", megabytes << 20, self._ledger)
+        self._undo.callback(group.close)
+        return group
+
+    @functools.cache  # noqa: B019 - a bed lasts as long as its process, or a test
+    def _group_for_programs(self, megabytes: int) -> MemoryGroup:
+        """Return a control group of so much memory, page cache included."""
+        return self._group_of(megabytes, f"-{megabytes}")
+
+    def _client_cpus(self, conditions: Conditions) -> int:
+        """Return how many CPUs the clients have for themselves; 0: they share the server's.
+
+        Clients and server are apart if that is possible in all cells of the run, since cells that
+        share could not be compared with those that do not.
+        """
+        have = len(os.sched_getaffinity(0))
+        asked = [other.cpus or 0 for other in self._conditions.values()]
+        most = max((cpus for cpus in asked if cpus <= have), default=0)
+        return conditions.cpus or 0 if 0 < 2 * most <= have else 0
+
+    def lacks(self, cell: Cell) -> str:
+        """Say why the cell is N/A; nothing if it can be measured."""
+        conditions = self._conditions[_key(cell)]
+        for axis, value in cell.items():
+            if reason := lacking.reason(axis, value, conditions, self._servers):
+                return reason
+        drives = self._sets[conditions.drive_kinds]
+        for name, asked in conditions.drives.items():
+            if reason := drives[name].unavailable(asked.write_cache):
+                return reason
+        return ""
+
+    def _settings(self, conditions: Conditions) -> dict[str, str]:
+        settings = {"max_connections": str(conditions.clients + 20)} | conditions.settings
+        return settings | archive_settings(conditions.archive, self._direct_cp)
+
+    def _stage(self, conditions: Conditions, group: MemoryGroup | None) -> Stage:
+        drives = self._sets[conditions.drive_kinds]
+        folder = templates.folder_name(conditions)
+        cluster = Cluster(
+            drives["data"].mount_point / "data" / folder,
+            drives.get("wal", drives["data"]).mount_point / "pg_wal" / folder,
+            self._ledger,
+            group,
+        )
+        return Stage(
+            conditions=conditions,
+            preset=self._preset,
+            drives=drives,
+            cluster=cluster,
+            server=self._servers.paths[conditions.server],
+            group=group,
+            client_cpus=self._client_cpus(conditions),
+            values=self._experiment.values,
+            series=self._experiment.series,
+        )
+
+    def _make_templates(self) -> Prepared:
+        """Load the clusters with the drives' timing off, and keep them."""
+        made: dict[str, Any] = {}
+        kinds: dict[str, list[str]] = {}
+        for key, drives in self._sets.items():
+            for drive in drives.values():
+                drive.mount()
+            by_folder: dict[str, Conditions] = {}
+            for asked in self._conditions.values():
+                if asked.drive_kinds == key:
+                    by_folder.setdefault(templates.folder_name(asked), asked)
+            for folder, asked in by_folder.items():
+                suffix = drives["data"].name.removeprefix("data")
+                made[f"{folder}{suffix}"] = self._make_template(asked)
+            for drive in drives.values():
+                point = drive.mount_point
+                kinds[drive.name] = [mounts.kind(point), *mounts.options(point)]
+            for drive in drives.values():
+                drive.unmount()
+                drive.snapshot()
+        return Prepared(made, kinds)
+
+    def _make_template(self, asked: Conditions) -> dict[str, Any]:
+        stage = self._stage(asked, None)
+        self._undo.callback(stage.cluster.stop, signal.SIGQUIT)
+        # What an axis sets belongs to its samples, and not to what all of them start from.
+        settings = {"max_connections": str(asked.clients + 20)} | self._experiment.settings
+        return templates.make(stage, self._experiment.workload, settings | {"fsync": "off"})
+
+    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+        """Measure the cell on a fresh copy of its template."""
+        conditions = self._conditions[_key(cell)]
+        return sampling.take(
+            self._stage(conditions, self._group),
+            cell,
+            (round_number, position),
+            self._settings(conditions),
+            self._group_for_programs,
+        )
+
+
+def _key(cell: Cell) -> tuple[str, ...]:
+    return tuple(cell.values())

@@ -1,0 +1,46 @@
+"""What the clients report of one run, and how it went while it went."""
+
+import msgspec
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Percentiles of the latency of transactions, in ms, by nearest rank."""
+
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class Course(msgspec.Struct, frozen=True):
+    """How a run went while it went."""
+
+    latency_ms: Latency
+    per_second: tuple[int, ...]
+    """Transactions that ended in each second since the first one began; the last, which the run
+    does not fill, is left out."""
+    halves_tps: tuple[float, float]
+    """TPS in the first and in the second half of the time in which all clients were at work."""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What pgbench, or another program in its place, reports of one run."""
+
+    tps: float
+    """Transactions a second, without the time that connecting took."""
+    transactions: int
+    failed: int
+    latency_ms: float
+    connecting_ms: float
+    course: Course | None = None
+    """From pgbench's log of transactions, if it kept one."""
+    lasted_s: float | None = None
+    """How long all of it took, where what is counted was only a part."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, all together."""
+        if self.lasted_s is not None:
+            return self.lasted_s
+        return self.transactions / self.tps if self.tps else 0.0

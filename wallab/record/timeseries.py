@@ -1,0 +1,26 @@
+"""A figure over time, as a gauge showed it again and again while a sample was measured."""
+
+import msgspec
+
+FULL = 0.99
+"""What reaches this share of its limit counts as full."""
+
+
+class TimeSeries(msgspec.Struct, frozen=True):
+    """A figure over time."""
+
+    seconds: tuple[float, ...]
+    """Since the measuring began."""
+    figures: tuple[float, ...]
+    """In the gauge's unit; as many as seconds."""
+    limit: float | None = None
+    """The most that there could be, if that is known."""
+
+    @property
+    def full_after(self) -> float | None:
+        """The second in which the limit was reached; None if it was not."""
+        if self.limit is None:
+            return None
+        full = FULL * self.limit
+        looks = zip(self.seconds, self.figures, strict=True)
+        return next((second for second, figure in looks if figure >= full), None)
