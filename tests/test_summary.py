@@ -11,13 +11,13 @@ from wallab.bench.transactionlog import Course, Latency
 from wallab.bench.walactivity import WalCounters
 from wallab.drives.drive import DriveReading
 from wallab.record import manifest, matrix, reference
+from wallab.record.build import Build
 from wallab.record.manifest import Manifest
 from wallab.record.matrix import Cell
 from wallab.record.samples import CpuSeconds, Sample
 from wallab.record.writecache import as_read_back
 from wallab.results import summary, table
 from wallab.results.export import csvfile, markdown, text
-from wallab.servers.builder import Build
 
 
 @pytest.fixture(scope="module")

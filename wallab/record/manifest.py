@@ -12,9 +12,9 @@ from wallab import __version__, paths
 from wallab.drives import real as realdrive
 from wallab.drives.simulated import profile
 from wallab.files import jsonfile, resultfolder
+from wallab.record.build import Build
 from wallab.record.cost import Cost, Session
 from wallab.record.matrix import Cell, Experiment, Preset
-from wallab.servers.builder import Build
 
 FILE = "manifest.json"
 
