@@ -21,6 +21,7 @@ from wallab.errors import LabError
 from wallab.record import series
 from wallab.servers import buildsystem, source
 from wallab.servers.builder import Builder
+from wallab.servers.patches import patches_of
 
 
 def measure(wanted: str, system: str, *, twice: bool) -> int:
@@ -30,7 +31,7 @@ def measure(wanted: str, system: str, *, twice: bool) -> int:
         cache = Path(home) / "cache"
         os.environ["WALLAB_CACHE"] = str(cache)
         catalog = series.read()
-        variants = {name: series.patches_of(catalog, name, found) for name in catalog.variant}
+        variants = {name: patches_of(catalog, name, found) for name in catalog.variant}
         one = Builder(found, buildsystem.choose(system, found), Path(home) / "build")
         forget = (lambda: shutil.rmtree(cache)) if twice else None
         cost = buildcost.measure(one, variants, Path(home), forget)

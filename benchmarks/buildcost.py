@@ -11,8 +11,8 @@ import msgspec
 
 from benchmarks import installed
 from wallab.errors import LabError
-from wallab.record.series import Patch
 from wallab.servers.builder import Server
+from wallab.servers.patches import Patch
 
 Variants = dict[str, list[Patch]]
 EDITED = "direct-io"

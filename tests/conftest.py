@@ -12,6 +12,7 @@ from wallab.machine import process
 from wallab.record import series
 from wallab.servers import builder, buildsystem, source
 from wallab.servers.builder import Server
+from wallab.servers.patches import patches_of
 from wallab.servers.source import Source
 
 if os.geteuid() == 0:
@@ -79,6 +80,6 @@ def tree18(source18: Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def servers(source18: Source) -> dict[str, Server]:
     """All variants of PostgreSQL 18, installed."""
     catalog = series.read()
-    variants = {name: series.patches_of(catalog, name, source18) for name in catalog.variant}
+    variants = {name: patches_of(catalog, name, source18) for name in catalog.variant}
     system = buildsystem.choose("auto", source18)
     return {s.build.variant: s for s in builder.Builder(source18, system).build(variants)}

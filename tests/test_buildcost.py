@@ -14,8 +14,9 @@ from wallab import paths
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.record import series
-from wallab.record.series import Patch
-from wallab.servers.builder import AppliedPatch, Build, Server
+from wallab.record.build import AppliedPatch, Build
+from wallab.servers.builder import Server
+from wallab.servers.patches import Patch
 from wallab.servers.patching import WorkTree
 
 

@@ -11,9 +11,9 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import series
-from wallab.record.series import Patch
 from wallab.servers import builder, buildsystem
 from wallab.servers.builder import Builder, Server
+from wallab.servers.patches import Patch, patches_of, series_for
 from wallab.servers.source import Source
 
 
@@ -69,7 +69,7 @@ def test_touched_patch_concerns_only_its_variants(
     for name in servers:
         patches = [
             Patch(p.name, touched) if p.name == "direct-io" else p
-            for p in series.patches_of(catalog, name, source18)
+            for p in patches_of(catalog, name, source18)
         ]
         if one.have(name, patches) is None:
             stale.add(name)
@@ -92,7 +92,7 @@ def test_tree_of_a_cache_that_was_moved_is_not_used(
 
 def test_order_changes_few_patches_at_a_time(source18: Source) -> None:
     catalog = series.read()
-    variants = {name: series.patches_of(catalog, name, source18) for name in catalog.variant}
+    variants = {name: patches_of(catalog, name, source18) for name in catalog.variant}
     order = builder.cheapest_order(variants)
     assert order[0] == "stock"
     steps = [len(set(variants[a]) ^ set(variants[b])) for a, b in itertools.pairwise(order)]
@@ -109,5 +109,5 @@ def test_meson_of_a_version_without_it() -> None:
 
 def test_source_without_a_series() -> None:
     with pytest.raises(LabError, match="no series for PostgreSQL 9"):
-        series.series_for(series.read(), Source("tarball", Path("x"), "9.6.1", "0"))
-    assert series.series_for(series.read(), Source("git", Path("x"), "20devel", "0")) == "18"
+        series_for(series.read(), Source("tarball", Path("x"), "9.6.1", "0"))
+    assert series_for(series.read(), Source("git", Path("x"), "20devel", "0")) == "18"

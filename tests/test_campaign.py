@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from wallab import paths
+from wallab.bench import provenance
 from wallab.command import power_cut
 from wallab.errors import LabError
 from wallab.files import jsonfile
@@ -30,7 +31,7 @@ def plan(*cells: Cell, cuts: int = 5) -> Plan:
     return Plan(
         name="thread", started="2026-11-21T00:00:00Z", seed=1, cuts=cuts, fault="power",
         cells=cells, controls=tuple(campaign.control_cells("both")), settings={}, profiles={},
-        source="18", builds={}, lab={}, machine=manifest.machine(),
+        source="18", builds={}, lab={}, machine=provenance.machine(),
         methods={"both": ("fdatasync", "open_direct"), "stock": ("fdatasync",)},
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from wallab.servers import buildsystem, checkresult, ownvariant, suite
 from wallab.servers import checks as checking
 from wallab.servers.builder import Builder, Server
 from wallab.servers.checkresult import Check, Run
+from wallab.servers.patches import Patch, patches_of
 from wallab.servers.source import Source
 from wallab.servers.suite import Job, Result
 
@@ -71,7 +72,7 @@ def adding(files: dict[str, str]) -> str:
     )
 
 
-Variant = tuple[Builder, Server, list[series.Patch]]
+Variant = tuple[Builder, Server, list[Patch]]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def variant(
     with ownvariant.added(NAME, "stock", [file]):
         pass
     try:
-        patches = series.patches_of(series.read(), NAME, source18)
+        patches = patches_of(series.read(), NAME, source18)
         (server,) = builder.build({NAME: patches})
         yield builder, server, patches
     finally:

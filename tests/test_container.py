@@ -17,6 +17,7 @@ from wallab.machine import container, provision
 from wallab.record import series
 from wallab.servers import builder, buildsystem, source
 from wallab.servers.builder import Server
+from wallab.servers.patches import patches_of
 
 DOCKERFILE = (paths.LAB / "Dockerfile").read_text()
 
@@ -128,7 +129,7 @@ def ask(variant: str) -> Server:
     """What a command of the image does to have a variant's server."""
     found = source.resolve(source.default("17"))
     system = buildsystem.choose("auto", found)
-    patches = series.patches_of(series.read(), variant, found)
+    patches = patches_of(series.read(), variant, found)
     (server,) = builder.Builder(found, system).build({variant: patches})
     return server
 

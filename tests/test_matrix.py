@@ -9,6 +9,7 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import matrix, series
+from wallab.servers.patches import patches_of
 
 Edit = Callable[[str, str], Path]
 
@@ -83,4 +84,4 @@ def test_series_names_a_missing_patch(tmp_path: Path) -> None:
 
 def test_unknown_variant_names_the_known_ones() -> None:
     with pytest.raises(LabError, match=r"no variant “bath”; there are stock, .*both"):
-        series.patches_of(series.read(), "bath", None)  # type: ignore[arg-type]
+        patches_of(series.read(), "bath", None)  # type: ignore[arg-type]

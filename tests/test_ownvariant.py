@@ -13,9 +13,10 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import matrix, series
+from wallab.record.ownvariant import OwnVariant, find, folder
 from wallab.servers import ownvariant, source
 from wallab.servers.builder import Server
-from wallab.servers.ownvariant import OwnVariant
+from wallab.servers.patches import Patch, patches_of
 from wallab.servers.patching import WorkTree
 from wallab.servers.source import Source
 
@@ -57,7 +58,7 @@ def removed() -> Iterator[None]:
     """Own variants of the test go away again."""
     yield
     for name in (f"{NAME}-on", NAME):
-        if ownvariant.folder(name).exists():
+        if folder(name).exists():
             ownvariant.remove(name)
 
 
@@ -134,7 +135,7 @@ def test_refusals(arguments: list[str], said: str) -> None:
     assert (code, output) == (2, "")
     assert said in errors
     assert "Traceback" not in errors
-    assert ownvariant.find("x") is None
+    assert find("x") is None
 
 
 def test_unknown_variant_for_the_matrix() -> None:
@@ -166,10 +167,10 @@ def test_kill_while_adding_leaves_the_earlier_one(build: Path, tmp_path: Path) -
     file = a_patch(tmp_path)
     with ownvariant.added("foo", "stock", [file]):
         pass
-    before = ownvariant.find("foo")
+    before = find("foo")
     with pytest.raises(KeyboardInterrupt), ownvariant.added("foo", "both", [file]):
         raise KeyboardInterrupt
-    assert ownvariant.find("foo") == before
+    assert find("foo") == before
     assert [one.name for one in (build / "variants").iterdir()] == ["foo"]
 
 
@@ -189,7 +190,7 @@ def test_patches_go_on_the_series_of_the_source(tmp_path: Path) -> None:
     with ownvariant.added("a", "both", [a_patch(tmp_path)]) as (own, _):
         assert isinstance(own, OwnVariant)
     old = Source("tarball", Path("x"), "15.18", "0")
-    patches = series.patches_of(series.read(), "a", old)
+    patches = patches_of(series.read(), "a", old)
     assert [patch.name for patch in patches] == ["baseline", "direct-io", "gather-write", "x"]
     assert patches[0].file.parent.name == "15"
 
@@ -214,7 +215,7 @@ def test_renames_deletions_and_empty_files_come_and_go(
     )
     assert source.resolve("18") == source18
     tree = WorkTree(path)
-    tree.apply([series.Patch("x", file)], "18")
+    tree.apply([Patch("x", file)], "18")
     assert (path / "src/new/README").read_bytes() == (tree18 / names[0]).read_bytes()
     assert (path / "src/empty").read_bytes() == b""
     assert not (path / names[0]).exists()

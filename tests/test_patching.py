@@ -10,8 +10,8 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import series
-from wallab.record.series import Patch
 from wallab.servers import patching, source
+from wallab.servers.patches import Patch, patches_of
 from wallab.servers.patching import WorkTree
 from wallab.servers.source import Source
 
@@ -88,7 +88,7 @@ def test_every_variant_applies_and_leaves_no_trace(
 ) -> None:
     catalog = series.read()
     for variant in catalog.variant:
-        tree.apply(series.patches_of(catalog, variant, source18), "18")
+        tree.apply(patches_of(catalog, variant, source18), "18")
     tree.restore()
     assert content(tree.path) == content(tree18)
 

@@ -21,9 +21,9 @@ from wallab.powercut.crew import Crew, Setup, Task
 from wallab.powercut.faults import FAULTS
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.record import series
-from wallab.record.series import Patch
 from wallab.servers import builder, buildsystem
 from wallab.servers.builder import Server
+from wallab.servers.patches import Patch, patches_of
 from wallab.servers.source import Source
 
 pytestmark = pytest.mark.stack
@@ -193,7 +193,7 @@ BAD_CELLS = [
 @pytest.fixture(scope="module")
 def bad_servers(source18: Source, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Servers of the variant both with mistakes."""
-    good = series.patches_of(series.read(), "both", source18)
+    good = patches_of(series.read(), "both", source18)
     folder = paths.LAB / "tests" / "bad-patches"
     variants = {
         variant: [*good, *(Patch(name, folder / f"{name}.patch") for name in names)]

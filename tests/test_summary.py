@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from wallab.record import manifest, matrix, reference
+from wallab.bench import provenance
+from wallab.record import matrix, reference
+from wallab.record.build import Build
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
@@ -16,7 +18,6 @@ from wallab.record.walcounters import WalCounters
 from wallab.record.writecache import as_read_back
 from wallab.results import summary, table
 from wallab.results.export import csvfile, markdown, text
-from wallab.servers.builder import Build
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def plan() -> Manifest:
     build = Build("v", "18.6", "0", "tarball", (), "meson", (), "cc", {}, "k", 1.0, "2026")
     return Manifest(
         name="thread", preset_name="quick", started="2026-01-01T00:00:00Z", seed=1, lab={},
-        machine=manifest.machine(), experiment=experiment, preset=preset,
+        machine=provenance.machine(), experiment=experiment, preset=preset,
         cells=tuple(matrix.cells(experiment, preset)), builds={"both": build},
         methods={"direct-io": direct, "both": direct, "gather-write": direct[:4]}, drives={},
     )  # fmt: skip

@@ -14,10 +14,11 @@ from wallab.files import jsonfile
 from wallab.machine import ledger
 from wallab.progress import say
 from wallab.record import series
-from wallab.record.series import Patch
+from wallab.record.ownvariant import every
 from wallab.servers import buildsystem, checkresult, ownvariant, source, suite
 from wallab.servers import checks as checking
 from wallab.servers.builder import Builder, Server
+from wallab.servers.patches import Patch, own_patches, patches_of
 
 EPILOG = """\b
 Examples:
@@ -61,7 +62,7 @@ def listing(catalog: series.Catalog) -> str:
         lines.append(
             f"  {name}: tested with {', '.join(one.tested) or 'none'}; expected to fit: {expected}"
         )
-    if own := ownvariant.every():
+    if own := every():
         lines.append("Your own:")
         lines += [f"  {name:{width}}  {one.about}" for name, one in own.items()]
     return "\n".join(lines)
@@ -199,18 +200,18 @@ def command(
         on = on or "stock"
         ownvariant.check_name(name, on, catalog.variant)
         maker = builder_of(source_name, system)
-        below = series.patches_of(catalog, on, maker.source)
+        below = patches_of(catalog, on, maker.source)
         with ownvariant.added(name, on, files) as (own, folder):
-            built = maker.build({name: below + series.own_patches(own, folder)})
-        wanted = {name: series.patches_of(catalog, name, maker.source)}
+            built = maker.build({name: below + own_patches(own, folder)})
+        wanted = {name: patches_of(catalog, name, maker.source)}
     else:
         names = chosen(variant, catalog)
         maker = builder_of(source_name, system)
-        wanted = {one: series.patches_of(catalog, one, maker.source) for one in names}
+        wanted = {one: patches_of(catalog, one, maker.source) for one in names}
         built = maker.build(wanted)
     if to_check:
-        every = (*suite.FOLDERS, suite.METHODS)
-        return check(maker, built, wanted, tuple(dict.fromkeys(suites)) or every, as_json=as_json)
+        known = (*suite.FOLDERS, suite.METHODS)
+        return check(maker, built, wanted, tuple(dict.fromkeys(suites)) or known, as_json=as_json)
     return report(built, as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from wallab.bench import provenance
 from wallab.command import options, outcome
 from wallab.errors import LabError
 from wallab.files import jsonfile, resultfolder
@@ -16,7 +17,6 @@ from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Plan
 from wallab.powercut.faults import FAULTS
 from wallab.progress import say
-from wallab.record import manifest as manifests
 from wallab.record import matrix
 from wallab.servers import builder, prebuilt
 
@@ -133,8 +133,8 @@ def command(
         profiles={name: drive.profile for name, drive in chosen.drive.items()},
         source=chosen.source,
         builds={name: server.build for name, server in servers.items()},
-        lab=manifests.lab_state(),
-        machine=manifests.machine(),
+        lab=provenance.lab_state(),
+        machine=provenance.machine(),
     )
     installed = {name: server.path for name, server in servers.items()}
     try:

@@ -15,6 +15,7 @@ from wallab.machine.ledger import Ledger
 from wallab.progress import say
 from wallab.record import series
 from wallab.servers import builder, buildsystem, source
+from wallab.servers.patches import patches_of
 
 EPILOG = """\b
 Examples:
@@ -30,7 +31,7 @@ def command(variant: str, arguments: tuple[str, ...]) -> int:
     """Start a server of VARIANT on an empty cluster, and psql on it with the ARGUMENTS."""
     found = source.resolve(source.default("18"))
     catalog = series.read()
-    wanted = {variant: series.patches_of(catalog, variant, found)}
+    wanted = {variant: patches_of(catalog, variant, found)}
     (server,) = builder.Builder(found, buildsystem.choose("auto", found)).build(wanted)
     for line in ledger.clear_dead():
         say(f"left behind by an earlier run: {line}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from wallab.bench import run
+from wallab.bench import provenance, run
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
@@ -259,14 +259,14 @@ def command(
         preset_name=preset,
         started=utc(),
         seed=secrets.randbits(32) if seed is None else seed,
-        lab=manifests.lab_state(),
-        machine=manifests.machine(),
+        lab=provenance.lab_state(),
+        machine=provenance.machine(),
         experiment=chosen,
         preset=how_much,
         cells=tuple(cells),
         builds={name: server.build for name, server in servers.items()},
         methods={},
-        drives=manifests.drive_parameters(chosen),
+        drives=provenance.drive_parameters(chosen),
     )
     paths_of = {name: server.path for name, server in servers.items()}
     try:

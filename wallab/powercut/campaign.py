@@ -13,10 +13,10 @@ from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.record import CutRecord
 from wallab.record.axes.sync import FSYNC_OFF
+from wallab.record.build import Build
 from wallab.record.experiment import Experiment
 from wallab.record.manifest import Machine, machine_difference
 from wallab.record.writecache import WRITE_CACHES
-from wallab.servers.builder import Build
 
 PLAN = "campaign.json"
 CUTS = "cuts.jsonl"

@@ -24,42 +24,16 @@ from wallab.files.timestamp import utc
 from wallab.machine import process
 from wallab.progress import Work, say
 from wallab.record import series
+from wallab.record.build import AppliedPatch, Build
 from wallab.record.conditions import server_name
-from wallab.record.series import Patch
 from wallab.servers import buildsystem, prebuilt
 from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
+from wallab.servers.patches import Patch, patches_of
 from wallab.servers.patching import WorkTree
 from wallab.servers.source import Source, resolve, unpack
 
 FORMAT = 1
 """Raised when the way of building changes, so that everything is built anew."""
-
-
-class AppliedPatch(msgspec.Struct, frozen=True):
-    """A patch as it was applied."""
-
-    name: str
-    sha256: str
-
-
-class Build(msgspec.Struct, frozen=True):
-    """build.json: an installed server and everything it was made from."""
-
-    variant: str
-    version: str
-    source: str
-    """The tarball's SHA-256, the digest of the directory's files, or the commit."""
-    source_kind: str
-    patches: tuple[AppliedPatch, ...]
-    build_system: str
-    options: tuple[str, ...]
-    compiler: str
-    flags: dict[str, str]
-    key: str
-    """Digest of all the above: same key, same server."""
-    seconds: float
-    built: str
-    """When, UTC."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -357,7 +331,7 @@ def servers_of(
         source = resolve(name or source_name)
         builder = Builder(source, buildsystem.choose(system, source))
         built = builder.build(
-            {variant: series.patches_of(catalog, variant, source) for variant in variants}
+            {variant: patches_of(catalog, variant, source) for variant in variants}
         )
         servers |= {server_name(name, server.build.variant): server for server in built}
     return servers

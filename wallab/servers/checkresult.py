@@ -11,8 +11,9 @@ import msgspec
 
 from wallab import paths
 from wallab.files import jsonfile
+from wallab.record.build import AppliedPatch
 from wallab.servers import suite
-from wallab.servers.builder import AppliedPatch, Server
+from wallab.servers.builder import Server
 from wallab.servers.suite import Result
 
 RESULT = "result.json"

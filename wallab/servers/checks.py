@@ -15,11 +15,11 @@ from wallab.files.timestamp import utc
 from wallab.machine import process
 from wallab.machine.ledger import Ledger
 from wallab.progress import Work
-from wallab.record.series import Patch
 from wallab.servers import checkresult, suite
 from wallab.servers.builder import Builder, Server
 from wallab.servers.checkresult import Check
 from wallab.servers.jobrunner import JobRunner
+from wallab.servers.patches import Patch
 
 LONGEST_SCRATCH = 50
 """Characters of the folder's path: the tests' sockets lie below it, and 107 are allowed."""

@@ -1,82 +1,20 @@
-"""Variants of a reviewer's own: patches on a variant of the lab, kept below build/variants.
+"""Add and remove variants of a reviewer's own: patches on a variant, below build/variants.
 
 The lab has copies of the patches, so that their files may change or vanish.
 """
 
 import hashlib
-import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.timestamp import utc
+from wallab.record.ownvariant import NAME, RECORD, OwnPatch, OwnVariant, every, find, folder
 from wallab.servers import patchfile
-
-RECORD = "variant.json"
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
-
-
-class OwnPatch(msgspec.Struct, frozen=True):
-    """One patch of an own variant."""
-
-    name: str
-    file: str
-    """In the variant's folder."""
-    sha256: str
-    subject: str
-    author: str
-    given: Path
-    """The file that it was read from."""
-
-
-class OwnVariant(msgspec.Struct, frozen=True):
-    """build/variants/<name>/variant.json."""
-
-    name: str
-    on: str
-    """The variant that the patches go on."""
-    patches: tuple[OwnPatch, ...]
-    made: str
-    """When, UTC."""
-
-    @property
-    def about(self) -> str:
-        """What it is, in a line."""
-        told = [patch.subject or patch.name for patch in self.patches]
-        return f"on {self.on}: {'; '.join(told)}"
-
-
-def folder(name: str) -> Path:
-    """Return where the variant's record and patches are."""
-    return paths.BUILD / "variants" / name
-
-
-def every() -> dict[str, OwnVariant]:
-    """Return the own variants by name."""
-    found = sorted((paths.BUILD / "variants").glob(f"[a-z0-9]*/{RECORD}"))
-    return {file.parent.name: _load(file) for file in found}
-
-
-def find(name: str) -> OwnVariant | None:
-    """Return the own variant of that name, if there is one."""
-    file = folder(name) / RECORD
-    return _load(file) if NAME.fullmatch(name) and file.is_file() else None
-
-
-def _load(file: Path) -> OwnVariant:
-    try:
-        return jsonfile.load(file, OwnVariant)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise LabError(
-            f"{file}: {error}; remove the variant: scripts/build-variant --remove "
-            f"{file.parent.name}"
-        ) from None
 
 
 def check_name(name: str, on: str, taken: Iterable[str]) -> None:

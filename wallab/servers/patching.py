@@ -14,8 +14,8 @@ import msgspec
 
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.record.series import Patch
 from wallab.servers import diff
+from wallab.servers.patches import Patch
 
 
 class Touched(msgspec.Struct):
@@ -33,8 +33,8 @@ def touched_files(patch: Patch) -> list[str]:
     try:
         text = patch.file.read_bytes()
     except OSError as error:
-        raise LabError(f"patch {patch.shown}: {error.strerror}") from None
-    return diff.touched(diff.read(text, str(patch.shown)), str(patch.shown))
+        raise LabError(f"patch {patch.origin}: {error.strerror}") from None
+    return diff.touched(diff.read(text, str(patch.origin)), str(patch.origin))
 
 
 class WorkTree:
@@ -167,4 +167,4 @@ def _refusal(patch: Patch, said: str, tree_name: str, applied: list[str]) -> str
             places.append("no space left on the device")
     on = f" with {' and '.join(applied)} applied" if applied else ""
     where = "; ".join(dict.fromkeys(places)) or said.strip()[-300:]
-    return f"patch {patch.name} ({patch.shown}) does not apply to {tree_name}{on}: {where}"
+    return f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}{on}: {where}"
