@@ -17,11 +17,11 @@ from pathlib import Path
 
 from benchmarks.leftovers import wait_for_nothing
 from wallab import paths
-from wallab.bench import run
 from wallab.drives import byhand as handdrive
 from wallab.errors import LabError
 from wallab.progress import Work
-from wallab.record.samples import SampleFile
+from wallab.record import manifest
+from wallab.record.samples import SAMPLES, SampleFile
 
 PATIENCE = 1800
 """Seconds that a command may take which is not killed."""
@@ -166,7 +166,7 @@ class _Run:
         self, folder: Path, what: Sequence[str], options: Sequence[str | Path], seed: int
     ) -> None:
         self._folder = folder
-        self._samples = SampleFile(folder / run.SAMPLES)
+        self._samples = SampleFile(folder / SAMPLES)
         self._before = self._samples.read()
         output = ("--output", folder, "--seed", str(seed))
         self._first = command_of("run-matrix", *what, *options, *output)
@@ -174,7 +174,7 @@ class _Run:
 
     def command(self) -> list[str]:
         """Return what begins or resumes it: a run is one once it has its manifest."""
-        return self._resume if (self._folder / run.MANIFEST).exists() else self._first
+        return self._resume if (self._folder / manifest.FILE).exists() else self._first
 
     def measures(self) -> bool:
         """Whether there is another sample than at the last kill."""

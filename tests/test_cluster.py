@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from wallab.bench.cluster import Cluster
 from wallab.machine import process
+from wallab.servers.cluster import Cluster
 
 LOG = """\
 LOG:  starting PostgreSQL 18.6

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from wallab import paths
-from wallab.bench import run
 from wallab.errors import LabError, MachineError
 from wallab.machine import rights
+from wallab.record import manifest
 from wallab.servers.source import Source
 
 
@@ -123,7 +123,7 @@ def test_tabulate_of_what_is_no_run(tmp_path: Path) -> None:
 def test_latest_without_any_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     with pytest.raises(LabError, match="there is no run"):
-        run.find("latest")
+        manifest.find("latest")
 
 
 def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:

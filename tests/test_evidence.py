@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from wallab import paths
-from wallab.bench import run
 from wallab.record import manifest
-from wallab.record.samples import Sample, SampleFile
+from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import evidence, summary
 from wallab.results.evidence import Evidence
 from wallab.results.export import footnotes, markdown, text
@@ -64,7 +63,7 @@ def test_reasons(changes: dict[str, Any], said: str, unsaid: str) -> None:
 def example(sync: str) -> list[Sample]:
     """The example run's samples of direct-io, cache off, with this method."""
     cell = {"variant": "direct-io", "write_cache": "off", "sync": sync}
-    return [s for s in SampleFile(EXAMPLE / run.SAMPLES).read() if s.cell == cell]
+    return [s for s in SampleFile(EXAMPLE / SAMPLES).read() if s.cell == cell]
 
 
 def test_sums_over_rounds() -> None:
@@ -87,7 +86,7 @@ def test_sums_over_rounds() -> None:
 
 def test_units_of_the_drive_are_known() -> None:
     plan = manifest.load(EXAMPLE)
-    samples = SampleFile(EXAMPLE / run.SAMPLES).read()
+    samples = SampleFile(EXAMPLE / SAMPLES).read()
     one = summary.summarize(plan, samples, None)[1].evidence
     plan.drives = {"wal": plan.drives["wal"] | {"units": "4"}}
     four = summary.summarize(plan, samples, None)[1].evidence

@@ -14,11 +14,10 @@ import pytest
 from engine import Engine, Result, engine
 
 from wallab import paths
-from wallab.bench.run import SAMPLES
 from wallab.files import jsonfile
 from wallab.machine import container, loop
 from wallab.record import manifest
-from wallab.record.samples import SampleFile
+from wallab.record.samples import SAMPLES, SampleFile
 from wallab.servers.builder import Server
 from wallab.servers.source import Source
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from wallab import paths
-from wallab.bench import run
 from wallab.bench.run import Run
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile, resultfolder
@@ -21,7 +20,7 @@ from wallab.record import manifest, matrix
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest, Prepared
 from wallab.record.measured import Measured
-from wallab.record.samples import Sample, SampleFile
+from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import tabulation
 
 EXAMPLE = paths.LAB / "results" / "example-quick"
@@ -114,7 +113,7 @@ def test_resumed_run_measures_what_an_uninterrupted_one_does(
         Run(tmp_path / "out", again(plan), broken).measure(resumed=False)
     assert broken.closed
     assert manifest.load(tmp_path / "out").sessions[-1].ended == "interrupted"
-    with (tmp_path / "out" / run.SAMPLES).open("ab") as stream:
+    with (tmp_path / "out" / SAMPLES).open("ab") as stream:
         stream.write(b'{"cell":{"variant":"bo')  # as a kill in the midst of it leaves it
     resumed = Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=True)
     assert resumed == whole
@@ -172,11 +171,11 @@ def test_what_differs_is_named_and_nothing_touched(
     plan: Manifest, tmp_path: Path, change: Callable[[Manifest], Manifest], said: str
 ) -> None:
     Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
-    before = (tmp_path / "out" / run.MANIFEST).read_bytes()
+    before = (tmp_path / "out" / manifest.FILE).read_bytes()
     bed = MockBed()
     with pytest.raises(LabError, match=f"{said}. Start a new run"):
         Run(tmp_path / "out", change(again(plan)), bed).measure(resumed=True)
-    assert (bed.taken, (tmp_path / "out" / run.MANIFEST).read_bytes()) == (0, before)
+    assert (bed.taken, (tmp_path / "out" / manifest.FILE).read_bytes()) == (0, before)
 
 
 def test_memory_that_a_boot_found_a_little_less_of_is_the_same(
@@ -208,7 +207,7 @@ def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def full(descriptor: int) -> None:
         nonlocal count
-        if Path(f"/proc/self/fd/{descriptor}").readlink().name == run.SAMPLES:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == SAMPLES:
             count += 1
             if count > 5:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -218,7 +217,7 @@ def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         patched.setattr(os, "fsync", full)
         with pytest.raises(MachineError, match=r"No space left on device.*--resume"):
             Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False)
-    assert len(SampleFile(tmp_path / "out" / run.SAMPLES).read()) == 5
+    assert len(SampleFile(tmp_path / "out" / SAMPLES).read()) == 5
     assert Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=True) == whole
 
 

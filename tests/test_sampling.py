@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from wallab.bench import sampling, workloads
-from wallab.bench.cluster import ServerFailed
 from wallab.bench.pgbench import RunFailed
 from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Outcome
@@ -20,6 +19,7 @@ from wallab.record.drivereading import DriveReading
 from wallab.record.measured import Measured
 from wallab.record.samples import CpuSeconds, Sample, SampleFile
 from wallab.record.walcounters import WalCounters
+from wallab.servers.cluster import ServerFailed
 
 CELL = {"variant": "both", "write_cache": "off", "sync": "open_direct"}
 MEASURED = Measured(100.0, 1000, 0, 1.0, 1.0)

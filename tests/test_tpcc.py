@@ -13,13 +13,13 @@ from psycopg.sql import SQL, Identifier
 from smallrun import run_small
 
 from wallab import paths
-from wallab.bench.cluster import Cluster
 from wallab.bench.workloads import tpcc
 from wallab.machine import ledger, memorygroup, mounts
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
 from wallab.record.workloads import TERMINALS
 from wallab.servers.builder import Server
+from wallab.servers.cluster import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

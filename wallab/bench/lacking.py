@@ -3,31 +3,32 @@
 import os
 from collections.abc import Callable
 
-from wallab.bench import cluster, workloads
-from wallab.bench.servers import Servers
+from wallab.bench import workloads
+from wallab.bench.installed import Installed
 from wallab.machine import mounts
 from wallab.record.axes.setting import PREFIX
 from wallab.record.axes.sync import FSYNC_OFF, LACKS
 from wallab.record.conditions import Conditions
+from wallab.servers import cluster
 
-Reason = Callable[[str, Conditions, Servers], str]
+Reason = Callable[[str, Conditions, Installed], str]
 
 
-def _cpus(value: str, conditions: Conditions, servers: Servers) -> str:
+def _cpus(value: str, conditions: Conditions, servers: Installed) -> str:
     have = len(os.sched_getaffinity(0))
     return "" if int(value) <= have else f"this machine has {have} CPUs"
 
 
-def _file_system(value: str, conditions: Conditions, servers: Servers) -> str:
+def _file_system(value: str, conditions: Conditions, servers: Installed) -> str:
     return "" if mounts.kernel_knows(value) else f"this kernel has no {value}"
 
 
-def _sync(value: str, conditions: Conditions, servers: Servers) -> str:
+def _sync(value: str, conditions: Conditions, servers: Installed) -> str:
     known = value == FSYNC_OFF or value in servers.methods[conditions.server]
     return "" if known else LACKS
 
 
-def _workload(value: str, conditions: Conditions, servers: Servers) -> str:
+def _workload(value: str, conditions: Conditions, servers: Installed) -> str:
     return workloads.find(value).lacking()
 
 
@@ -39,7 +40,7 @@ _REASONS: dict[str, Reason] = {
 }
 
 
-def reason(axis: str, value: str, conditions: Conditions, servers: Servers) -> str:
+def reason(axis: str, value: str, conditions: Conditions, servers: Installed) -> str:
     """Say why the value cannot be had here; nothing if it can."""
     if axis in _REASONS:
         return _REASONS[axis](value, conditions, servers)

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wallab.bench import lacking, sampling, servers, templates, workloads
-from wallab.bench.cluster import Cluster
-from wallab.bench.servers import Servers
+from wallab.bench import installed, lacking, sampling, templates, workloads
+from wallab.bench.installed import Installed
 from wallab.bench.stage import Stage
 from wallab.drives.maker import DriveMaker, Drives
 from wallab.errors import MachineError
@@ -24,6 +23,7 @@ from wallab.record.conditions import Conditions
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import Prepared
 from wallab.record.samples import Sample
+from wallab.servers.cluster import Cluster
 
 Kinds = tuple[tuple[str, str, str], ...]
 """What a set of drives is made by (`Conditions.drive_kinds`)."""
@@ -53,11 +53,11 @@ class RealBed:
         experiment: Experiment,
         preset: Preset,
         cells: tuple[Cell, ...],
-        installed: Mapping[str, Path],
+        trees: Mapping[str, Path],
         *,
         root_device_too: bool = False,
     ) -> None:
-        """`installed` are the servers' trees, by `Conditions.server`.
+        """`trees` are the installed servers, by `Conditions.server`.
 
         A device that holds the running system is refused unless named by `root_device_too`.
         """
@@ -67,9 +67,9 @@ class RealBed:
         self._conditions = {
             _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
         }
-        self._installed = installed
+        self._trees = trees
         self._undo = contextlib.ExitStack()
-        self._servers = Servers({}, {})
+        self._servers = Installed({}, {})
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
 
@@ -105,7 +105,7 @@ class RealBed:
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        private = "simulated" in kinds or not all(map(process.can_run, self._installed.values()))
+        private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
         if private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()
@@ -124,7 +124,7 @@ class RealBed:
         # a namespace unmounts what is left there, and a server would then wait for itself.
         if private:
             mounts.enter_private_namespace()
-        self._servers = servers.shown(self._installed, self._ledger, self._undo, private=private)
+        self._servers = installed.shown(self._trees, self._ledger, self._undo, private=private)
         if limit := matrix.memory_mb(self._experiment, self._preset):
             self._group = self._group_of(limit, "")
         if any(asked.archive == "direct_cp" for asked in self._conditions.values()):

@@ -12,7 +12,7 @@ from wallab.bench.bed import Bed
 from wallab.bench.schedule import Schedule, Turn
 from wallab.duration import duration
 from wallab.errors import LabError, MachineError
-from wallab.files import jsonfile, resultfolder
+from wallab.files import jsonfile
 from wallab.files.timestamp import utc
 from wallab.machine import ledger, rights
 from wallab.progress import Work, say
@@ -20,16 +20,8 @@ from wallab.record import cost, manifest
 from wallab.record.cost import Session
 from wallab.record.experiment import Cell, Experiment
 from wallab.record.manifest import Manifest, NotApplicable
-from wallab.record.samples import Sample, SampleFile
+from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results.intervals import Estimate
-
-MANIFEST = manifest.FILE
-SAMPLES = "samples.jsonl"
-
-
-def find(name: str) -> Path:
-    """Return the directory of a run: a path, a name below results/, or the latest one."""
-    return resultfolder.find(name, MANIFEST, "run", "scripts/run-matrix")
 
 
 def check_rights_for(experiment: Experiment) -> None:
@@ -106,11 +98,11 @@ class Run:
                     schedule.stopped(),
                 )
                 try:
-                    jsonfile.save(self.folder / MANIFEST, self._plan)
+                    jsonfile.save(self.folder / manifest.FILE, self._plan)
                 except OSError as error:
                     raise MachineError(
-                        f"{self.folder / MANIFEST}: {error.strerror}; make room, then go on with: "
-                        f"scripts/run-matrix --resume {self.folder}"
+                        f"{self.folder / manifest.FILE}: {error.strerror}; make room, then go on "
+                        f"with: scripts/run-matrix --resume {self.folder}"
                     ) from None
 
             note("")

@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 
 from wallab.bench import workloads
-from wallab.bench.cluster import ServerFailed
 from wallab.bench.pgbench import RunFailed
 from wallab.bench.phases import Phases
 from wallab.bench.readback import read_back
@@ -22,6 +21,7 @@ from wallab.machine.memorygroup import MemoryGroup
 from wallab.record.experiment import Cell
 from wallab.record.samples import CpuSeconds, Sample
 from wallab.record.timeseries import TimeSeries
+from wallab.servers.cluster import ServerFailed
 
 
 def take(

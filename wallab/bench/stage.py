@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from wallab.bench.cluster import Cluster
 from wallab.drives.maker import Drives
 from wallab.machine.memorygroup import MemoryGroup
 from wallab.record.conditions import Conditions
 from wallab.record.experiment import Preset
+from wallab.servers.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 
 from wallab.bench import workloads
+from wallab.bench.installed import plain
 from wallab.bench.pgbench import Pgbench
-from wallab.bench.servers import plain
 from wallab.bench.stage import Stage
 from wallab.errors import LabError
 from wallab.machine import process

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from wallab.bench.cluster import Cluster
 from wallab.command import outcome
 from wallab.machine import ledger, process
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
 from wallab.record import series
 from wallab.servers import builder, buildsystem, source
+from wallab.servers.cluster import Cluster
 from wallab.servers.patches import patches_of
 
 EPILOG = """\b

@@ -16,10 +16,10 @@ from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
 from wallab.progress import say
-from wallab.record import manifest as manifests
-from wallab.record import matrix, reference
+from wallab.record import manifest, matrix, reference
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import Manifest
+from wallab.record.samples import SAMPLES
 from wallab.results import tabulation
 from wallab.results.intervals import STOPPING_ROUNDS
 from wallab.results.table import Table
@@ -128,7 +128,7 @@ def report_failed(table: Table, folder: Path) -> int:
         cell.cell for row in table.rows for cell in row.cells if cell and cell.state == "failed"
     ]
     for cell in failed:
-        say(f"failed in every round: {', '.join(cell.values())}; {folder / run.SAMPLES} says why")
+        say(f"failed in every round: {', '.join(cell.values())}; {folder / SAMPLES} says why")
     return 1 if failed else 0
 
 
@@ -220,8 +220,8 @@ def command(
     if resume:
         if rounds is not None or precision is not None or control:
             raise LabError("--rounds, --precision and --control are those of the run to resume")
-        folder = run.find(resume)
-        before = manifests.load(folder)
+        folder = manifest.find(resume)
+        before = manifest.load(folder)
         options.refuse_with_resume(
             experiment=before.name, preset=before.preset_name, seed=before.seed, output=folder
         )
@@ -279,7 +279,7 @@ def command(
         )
         run.Run(folder, plan, bed).measure(resumed=before is not None, max_seconds=max_seconds)
     except KeyboardInterrupt:
-        if (folder / run.SAMPLES).exists():
+        if (folder / SAMPLES).exists():
             say(f"go on with: scripts/run-matrix --resume {folder}")
         raise
     table = tabulation.write_files(folder)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from wallab.bench import run
 from wallab.command import outcome
 from wallab.errors import LabError, MachineError
 from wallab.machine import process
 from wallab.progress import say
+from wallab.record import manifest
 from wallab.results import tabulation
 
 EPILOG = """\b
@@ -80,7 +80,7 @@ def command(run_name: str, picture: Path, width: int, height: int) -> None:
     """Write a picture of the top of RUN's report to PICTURE, as PNG."""
     if not picture.absolute().parent.is_dir():
         raise LabError(f"{picture}: there is no directory {picture.absolute().parent}")
-    found = tabulation.results_of(run.find(run_name))
+    found = tabulation.results_of(manifest.find(run_name))
     with tempfile.TemporaryDirectory(prefix="wal-lab-") as folder:
         page = Path(folder) / "report.html"
         page.write_text(tabulation.render(found, "html"))

@@ -4,11 +4,11 @@ import sys
 
 import click
 
-from wallab.bench import run
 from wallab.command import outcome
 from wallab.errors import LabError
 from wallab.powercut import campaign
 from wallab.progress import say
+from wallab.record import manifest
 from wallab.record.values import VALUES
 from wallab.results import tabulation
 from wallab.results.against import Against, slower
@@ -91,7 +91,7 @@ def command(
     percent: float | None,
 ) -> int:
     """Print the table of RUN, derived from its raw samples."""
-    folder = run.find(run_name)
+    folder = manifest.find(run_name)
     if against is None:
         if percent is not None:
             raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
@@ -105,7 +105,7 @@ def command(
         raise LabError("--against has a line for each cell: --rows and --columns do not fit")
     if kind not in versus.FORMATS:
         raise LabError(f"--against has no format {kind}; it has {', '.join(versus.FORMATS)}")
-    compared = tabulation.comparison_of(folder, run.find(against), value)
+    compared = tabulation.comparison_of(folder, manifest.find(against), value)
     sys.stdout.write(versus.FORMATS[kind](compared))
     return gate(compared, percent) if percent is not None else 0
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from wallab.bench import servers
-from wallab.bench.cluster import Cluster
+from wallab.bench import installed
 from wallab.drives.simulated import SimulatedDrive
 from wallab.machine import mounts
 from wallab.machine.ledger import Ledger
 from wallab.powercut.shapes import TABLES
+from wallab.servers.cluster import Cluster
 
 SIZE = 512 << 20
 """Bytes of each drive."""
@@ -125,10 +125,10 @@ class Bed:
     """Everything that a worker cuts with; `open` makes it, `close` takes it away."""
 
     def __init__(
-        self, installed: dict[str, Path], filesystems: list[str], profiles: dict[str, str]
+        self, trees: dict[str, Path], filesystems: list[str], profiles: dict[str, str]
     ) -> None:
-        """`installed` are the trees of the variants; `profiles` those of the drives."""
-        self._installed = installed
+        """`trees` are the variants' installed servers; `profiles` those of the drives."""
+        self._trees = trees
         self._filesystems = filesystems
         self._profiles = profiles
         self._undo = contextlib.ExitStack()
@@ -148,7 +148,7 @@ class Bed:
                 self._undo.callback(pair.close)
             # As in wallab.bench.realbed: file systems are mounted where the drives do not live.
             mounts.enter_private_namespace()
-            shown = servers.shown(self._installed, self.ledger, self._undo, private=True)
+            shown = installed.shown(self._trees, self.ledger, self._undo, private=True)
             self.servers, self.methods = dict(shown.paths), dict(shown.methods)
             for pair in self.pairs.values():
                 self._undo.callback(pair.cluster.stop, signal.SIGQUIT)

@@ -13,7 +13,6 @@ import msgspec
 import psutil
 import psycopg
 
-from wallab.bench.cluster import ServerFailed
 from wallab.bench.phases import Phases
 from wallab.errors import MachineError
 from wallab.files.timestamp import utc
@@ -25,6 +24,7 @@ from wallab.powercut.load import Load, LoadFailed, ServerBroke
 from wallab.powercut.oracle import Judgement, judge, promised
 from wallab.powercut.record import CutRecord, Moment
 from wallab.record.axes.sync import FSYNC_OFF
+from wallab.servers.cluster import ServerFailed
 
 WINDOW = (0.05, 0.7)
 """Seconds of load within which the power goes."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import psycopg
 
-from wallab.bench.cluster import Cluster
 from wallab.machine import process
 from wallab.powercut.bed import Template
 from wallab.powercut.oracle import Entry, Found
 from wallab.powercut.shapes import prepared_name
+from wallab.servers.cluster import Cluster
 
 PATIENCE = 300.0
 """Seconds that a tool may take; it takes less than one."""

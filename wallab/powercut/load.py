@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import psycopg
 
-from wallab.bench.cluster import Cluster
 from wallab.powercut.acknowledgement import Acknowledgements
 from wallab.powercut.shapes import ASYNCHRONOUS_SHAPES, SHAPES, Client
+from wallab.servers.cluster import Cluster
 
 CLIENTS = 5
 """That wait for their commits."""

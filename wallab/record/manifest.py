@@ -74,6 +74,11 @@ class Manifest(msgspec.Struct):
     """Brought up to date after each round."""
 
 
+def find(name: str) -> Path:
+    """Return the directory of a run: a path, a name below results/, or the latest one."""
+    return resultfolder.find(name, FILE, "run", "scripts/run-matrix")
+
+
 def load(run: Path) -> Manifest:
     """Read the manifest of a run; LabError if that is no run."""
     return resultfolder.load(run, FILE, Manifest, "run of the lab")

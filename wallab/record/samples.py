@@ -12,6 +12,8 @@ from wallab.record.measured import Measured
 from wallab.record.timeseries import TimeSeries
 from wallab.record.walcounters import WalCounters
 
+SAMPLES = "samples.jsonl"
+
 
 class CpuSeconds(msgspec.Struct, frozen=True):
     """Processor time, in user and in kernel mode, that was used while measuring."""

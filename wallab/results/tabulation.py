@@ -5,13 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from wallab.bench import run
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.powercut import marks
 from wallab.record import manifest, reference
 from wallab.record.manifest import Manifest
-from wallab.record.samples import Sample, SampleFile
+from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import against, summary, table
 from wallab.results.against import Against
 from wallab.results.export import csvfile, curves, html, markdown, plots, text
@@ -78,7 +77,7 @@ def results_of(
     plan = table.rearranged(manifest.load(folder), rows, column, value)
     name = plan.experiment.reference
     published = reference.load(name) if name else None
-    samples = SampleFile(folder / run.SAMPLES).read()
+    samples = SampleFile(folder / SAMPLES).read()
     summaries = summary.summarize(plan, samples, published)
     if value and samples and not any(value in cell.values for cell in summaries):
         raise LabError(f"--value {value}: no sample of {folder} has that figure")
@@ -115,9 +114,7 @@ def render(found: Results, kind: str) -> str:
 
 def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
     """Compare two runs cell by cell; LabError if they have none in common."""
-    sides = [
-        (manifest.load(folder), SampleFile(folder / run.SAMPLES).read()) for folder in (new, old)
-    ]
+    sides = [(manifest.load(folder), SampleFile(folder / SAMPLES).read()) for folder in (new, old)]
     return against.compare(sides[0], sides[1], value)
 
 

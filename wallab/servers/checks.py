@@ -9,13 +9,12 @@ import shutil
 import time
 from pathlib import Path
 
-from wallab.bench import cluster
 from wallab.errors import LabError, MachineError
 from wallab.files.timestamp import utc
 from wallab.machine import process
 from wallab.machine.ledger import Ledger
 from wallab.progress import Work
-from wallab.servers import checkresult, suite
+from wallab.servers import checkresult, cluster, suite
 from wallab.servers.builder import Builder, Server
 from wallab.servers.checkresult import Check
 from wallab.servers.jobrunner import JobRunner

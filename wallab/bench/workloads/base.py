@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import msgspec
 import psycopg
 
-from wallab.bench.cluster import Cluster
 from wallab.bench.contextswitches import ContextSwitches
 from wallab.bench.pgbench import NothingDone
 from wallab.bench.runner import Runner
 from wallab.bench.stage import Stage
 from wallab.record.measured import Measured
 from wallab.record.timeseries import TimeSeries
+from wallab.servers.cluster import Cluster
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from wallab.bench.cluster import Cluster
 from wallab.bench.pgbench import Pgbench
 from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Workload, prewarm
+from wallab.servers.cluster import Cluster
 
 
 class Builtin(Workload):

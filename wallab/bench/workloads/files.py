@@ -3,12 +3,12 @@
 import shutil
 from pathlib import Path
 
-from wallab.bench.cluster import Cluster
 from wallab.bench.runner import Runner
 from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Workload
 from wallab.errors import MachineError
 from wallab.machine import process
+from wallab.servers.cluster import Cluster
 
 
 class FileWorkload(Workload):

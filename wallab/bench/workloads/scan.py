@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from wallab.bench.cluster import Cluster
 from wallab.bench.pgbench import RunFailed
 from wallab.bench.runner import Runner
 from wallab.bench.stage import Stage
@@ -14,6 +13,7 @@ from wallab.bench.workloads.base import Outcome, Workload
 from wallab.record.axes.read_ahead import SECTOR
 from wallab.record.measured import Measured
 from wallab.record.workloads import SCAN_ROWS
+from wallab.servers.cluster import Cluster
 
 BLOCK = 8192
 """Bytes of a block, as PostgreSQL is configured by default."""

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import msgspec
 import psycopg
 
-from wallab.bench.cluster import Cluster
 from wallab.bench.pgbench import RunFailed
 from wallab.bench.runner import Runner
 from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Outcome, Workload, prewarm
 from wallab.machine import pagecache
+from wallab.servers.cluster import Cluster
 
 SQL = Path(__file__).parent / "tpcc_sql"
 IDEAL = 12.86

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wallab.bench import cluster
 from wallab.machine import mounts
 from wallab.machine.ledger import Ledger
+from wallab.servers import cluster
 
 
 @dataclass(frozen=True)
-class Servers:
+class Installed:
     """Installed servers by the names that conditions have for them."""
 
     paths: Mapping[str, Path]
@@ -27,7 +27,7 @@ def plain(name: str) -> str:
 
 def shown(
     installed: Mapping[str, Path], ledger: Ledger, undo: contextlib.ExitStack, *, private: bool
-) -> Servers:
+) -> Installed:
     """Show the trees, read-only, in the ledger's folder, until `undo`; ask for their methods.
 
     A tree may lie where other users cannot pass. Without a mount namespace of the lab's own
@@ -40,4 +40,4 @@ def shown(
             target.mkdir(parents=True)
             mounts.bind(tree, target)
             undo.callback(mounts.unmount, target)
-    return Servers(paths, {name: cluster.methods(tree) for name, tree in paths.items()})
+    return Installed(paths, {name: cluster.methods(tree) for name, tree in paths.items()})
