@@ -1,0 +1,201 @@
+"""scripts/figures: the tables of figures in README.md and docs/, made from the committed runs."""
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+
+from wallab import paths, reference, tabulation
+from wallab.command import outcome
+from wallab.errors import LabError
+from wallab.export import extract, markdown
+from wallab.powercut import conduct, display
+from wallab.progress import say
+from wallab.table import value_title
+
+EPILOG = """\b
+Examples:
+  scripts/figures            write the blocks that results/ no longer agrees with
+  scripts/figures --check    only name them
+
+\b
+A block begins with a comment that says what is in it, and ends with another:
+  <!-- figures: table RUN [rows=AXIS,…] [columns=AXIS] [AXIS=VALUE,…] [values=NAME,…]
+                [parts=PART,…] [cuts=CAMPAIGN,…] -->
+  <!-- figures: published REFERENCE -->
+  <!-- figures: cuts CAMPAIGN [variant=NAME,…] -->
+  <!-- figures: file PATH -->
+  <!-- figures: drawing RUN svg-time FILE.svg TITLE -->
+  <!-- end -->
+"""
+
+BLOCK = re.compile(
+    r"^(?P<begin><!-- figures: (?P<words>.*?) -->\n)(?P<content>.*?)(?P<end>^<!-- end -->$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A document with its blocks as results/ would have them."""
+
+    file: Path
+    text: str
+    stale: tuple[str, ...]
+    """What the blocks are that were different."""
+    drawings: dict[Path, str]
+    """Drawings beside it that are not there or different."""
+
+
+def example(name: str) -> Path:
+    """Return a committed run or campaign; LabError if there is none of that name."""
+    folder = paths.LAB / "results" / name
+    if not folder.is_dir():
+        raise LabError(f"there is no results/{name}")
+    return folder
+
+
+def _options(words: list[str]) -> dict[str, tuple[str, ...]]:
+    """Read KEY=VALUE,… words."""
+    options = {}
+    for word in words:
+        key, sign, names = word.partition("=")
+        if not sign:
+            raise LabError(f"“{word}”: expected KEY=VALUE,…")
+        options[key] = tuple(names.split(","))
+    return options
+
+
+def table(words: list[str]) -> str:
+    """Return a part of a run's table."""
+    name, *rest = words
+    options = _options(rest)
+    rows = options.pop("rows", ())
+    (column,) = options.pop("columns", (None,))
+    campaigns = [example(campaign) for campaign in options.pop("cuts", ())]
+    results = tabulation.results_of(example(name), rows, column, cuts=campaigns)
+    chosen: dict[str, object] = {
+        key: options.pop(key) for key in ("values", "parts") if key in options
+    }
+    try:
+        choice = msgspec.convert(chosen | {"only": options}, extract.Choice)
+    except msgspec.ValidationError as error:
+        raise LabError(str(error)) from None
+    return extract.render(results.table, choice, f"results/{name}")
+
+
+def published(words: list[str]) -> str:
+    """Return the tables of a reference."""
+    (name,) = words
+    return "\n\n".join(map(extract.published, reference.load(name).table))
+
+
+def cuts(words: list[str]) -> str:
+    """Return the verdicts of a campaign, and what it comes to."""
+    name, *rest = words
+    variants = _options(rest).get("variant", ())
+    report = conduct.report(example(name))
+    verdicts = [
+        verdict for verdict in report.cells if not variants or verdict.cell.variant in variants
+    ]
+    columns = list(dict.fromkeys(verdict.cell.sync for verdict in verdicts))
+    marks: dict[tuple[str, ...], dict[str, str]] = {}
+    for verdict in verdicts:
+        cell = verdict.cell
+        head = (value_title("variant", cell.variant), cell.write_cache, cell.filesystem)
+        marks.setdefault(head, {})[cell.sync] = verdict.mark
+    rows = [[*head, *(of.get(column, "") for column in columns)] for head, of in marks.items()]
+    heads = ["patch", "writeback cache", "file system", *columns]
+    # Its second line says of what, its last one what it comes to.
+    lines = display.render(report).splitlines()
+    about = markdown.escape(f"{lines[1]}. {lines[-1]}")
+    return "\n".join([*extract.lines_of(heads, 3, rows), "", f"`results/{name}`: {about}"])
+
+
+def file(words: list[str]) -> str:
+    """Return the content of a committed file."""
+    (name,) = words
+    try:
+        return (paths.LAB / name).read_text().rstrip("\n")
+    except OSError as error:
+        raise LabError(f"{name}: {error.strerror}") from None
+
+
+KINDS: dict[str, Callable[[list[str]], str]] = {
+    "table": table,
+    "published": published,
+    "cuts": cuts,
+    "file": file,
+}
+
+
+def drawing(words: list[str], beside: Path) -> tuple[str, Path, str]:
+    """Return the Markdown of a drawing, its file and its content."""
+    run, kind, name, *title = words
+    if kind not in tabulation.KINDS:
+        raise LabError(f"no drawing “{kind}”; there are {', '.join(tabulation.KINDS)}")
+    content = tabulation.render(tabulation.results_of(example(run)), kind)
+    return f"![{' '.join(title)}]({name})", beside.parent / name, content
+
+
+def made(document: Path) -> Document:
+    """Return the document as results/ would have it; LabError for a block that cannot be made."""
+    text = document.read_text()
+    where = document.relative_to(paths.LAB) if document.is_relative_to(paths.LAB) else document
+    stale: list[str] = []
+    drawings: dict[Path, str] = {}
+
+    def block(match: re.Match[str]) -> str:
+        words = shlex.split(match["words"])
+        try:
+            if words[0] == "drawing":
+                content, picture, svg = drawing(words[1:], document)
+                if not picture.exists() or picture.read_text() != svg:
+                    drawings[picture] = svg
+            elif words[0] in KINDS:
+                content = KINDS[words[0]](words[1:])
+            else:
+                raise LabError(f"expected {', '.join((*KINDS, 'drawing'))}")
+        except (LabError, ValueError) as error:
+            raise LabError(f"{where}: figures: {match['words']}: {error}") from None
+        content = f"\n{content}\n\n"
+        if content != match["content"] or (words[0] == "drawing" and drawings.get(picture)):
+            stale.append(match["words"])
+        return f"{match['begin']}{content}{match['end']}"
+
+    changed = BLOCK.sub(block, text)
+    begun = text.count("<!-- figures:")
+    if begun != len(BLOCK.findall(text)) or begun != text.count("<!-- end -->"):
+        raise LabError(f"{where}: a block of figures has no end, or an end no block")
+    return Document(document, changed, tuple(stale), drawings)
+
+
+def documents() -> list[Path]:
+    """Return README.md and the pages of docs/."""
+    return [paths.LAB / "README.md", *sorted((paths.LAB / "docs").glob("*.md"))]
+
+
+@click.command(epilog=EPILOG)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 if one is stale.")
+def command(only_check: bool) -> int:
+    """Make the tables of figures in README.md and docs/ again from the runs in results/."""
+    stale = False
+    for document in map(made, documents()):
+        for words in document.stale:
+            stale = True
+            name = document.file.relative_to(paths.LAB)
+            say(f"{name}: {'stale' if only_check else 'written'}: {words}")
+        if not only_check and document.stale:
+            for picture, svg in document.drawings.items():
+                picture.write_text(svg)
+            document.file.write_text(document.text)
+    if only_check and stale:
+        say("make them again with: scripts/figures")
+    return 1 if only_check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(outcome.run(command, "figures"))
