@@ -47,7 +47,20 @@ class Document(msgspec.Struct, frozen=True):
     stale: tuple[str, ...]
     """What the blocks are that were different."""
     drawings: dict[Path, str]
-    """Drawings beside it that are not there or different."""
+    """Theirs, beside it."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What is in a block, with the file of a drawing if it has one."""
+
+    markdown: str
+    file: Path | None = None
+    svg: str = ""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether its drawing is in its file."""
+        return not self.file or (self.file.exists() and self.file.read_text() == self.svg)
 
 
 def example(name: str) -> Path:
@@ -101,6 +114,9 @@ def cuts(words: list[str]) -> str:
     verdicts = [
         verdict for verdict in report.cells if not variants or verdict.cell.variant in variants
     ]
+    for variant in variants:
+        if not any(verdict.cell.variant == variant for verdict in verdicts):
+            raise LabError(f"no variant “{variant}” in {name}")
     columns = list(dict.fromkeys(verdict.cell.sync for verdict in verdicts))
     marks: dict[tuple[str, ...], dict[str, str]] = {}
     for verdict in verdicts:
@@ -132,13 +148,26 @@ KINDS: dict[str, Callable[[list[str]], str]] = {
 }
 
 
-def drawing(words: list[str], beside: Path) -> tuple[str, Path, str]:
-    """Return the Markdown of a drawing, its file and its content."""
+def drawing(words: list[str], folder: Path) -> Content:
+    """Return a drawing of a run, in a file beside the document."""
     run, kind, name, *title = words
     if kind not in tabulation.KINDS:
         raise LabError(f"no drawing “{kind}”; there are {', '.join(tabulation.KINDS)}")
-    content = tabulation.render(tabulation.results_of(example(run)), kind)
-    return f"![{' '.join(title)}]({name})", beside.parent / name, content
+    svg = tabulation.render(tabulation.results_of(example(run)), kind)
+    return Content(f"![{' '.join(title)}]({name})", folder / name, svg)
+
+
+def content_of(words: list[str], folder: Path) -> Content:
+    """Return what a block that says these words has in it; LabError if it cannot be made."""
+    try:
+        kind, *rest = words
+        if kind == "drawing":
+            return drawing(rest, folder)
+        if kind not in KINDS:
+            raise LabError(f"expected {', '.join((*KINDS, 'drawing'))}")
+        return Content(KINDS[kind](rest))
+    except ValueError:
+        raise LabError("too few words, or too many; see scripts/figures --help") from None
 
 
 def made(document: Path) -> Document:
@@ -149,26 +178,20 @@ def made(document: Path) -> Document:
     drawings: dict[Path, str] = {}
 
     def block(match: re.Match[str]) -> str:
-        words = shlex.split(match["words"])
         try:
-            if words[0] == "drawing":
-                content, picture, svg = drawing(words[1:], document)
-                if not picture.exists() or picture.read_text() != svg:
-                    drawings[picture] = svg
-            elif words[0] in KINDS:
-                content = KINDS[words[0]](words[1:])
-            else:
-                raise LabError(f"expected {', '.join((*KINDS, 'drawing'))}")
-        except (LabError, ValueError) as error:
+            content = content_of(shlex.split(match["words"]), document.parent)
+        except LabError as error:
             raise LabError(f"{where}: figures: {match['words']}: {error}") from None
-        content = f"\n{content}\n\n"
-        if content != match["content"] or (words[0] == "drawing" and drawings.get(picture)):
+        inside = f"\n{content.markdown}\n\n"
+        if inside != match["content"] or not content.is_drawn:
             stale.append(match["words"])
-        return f"{match['begin']}{content}{match['end']}"
+            if content.file:
+                drawings[content.file] = content.svg
+        return f"{match['begin']}{inside}{match['end']}"
 
     changed = BLOCK.sub(block, text)
-    begun = text.count("<!-- figures:")
-    if begun != len(BLOCK.findall(text)) or begun != text.count("<!-- end -->"):
+    halves = (text.count("<!-- figures:"), len(BLOCK.findall(text)), text.count("<!-- end -->"))
+    if len(set(halves)) > 1:
         raise LabError(f"{where}: a block of figures has no end, or an end no block")
     return Document(document, changed, tuple(stale), drawings)
 
