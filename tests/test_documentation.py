@@ -243,3 +243,16 @@ def test_a_block_without_a_half(tmp_path: Path, text: str) -> None:
     page.write_text(text)
     with pytest.raises(LabError, match="has no end, or an end no block"):
         figures.made(page)
+
+
+def test_a_part_of_a_table() -> None:
+    words = "example-thread-2005 sync=open_sync,fsync=false write_cache=off variant=both,direct-io"
+    lines = figures.table([*words.split(), "parts=mean,half,ratio"]).splitlines()
+    assert lines[:-2] == [
+        "| patch | open_sync | fsync=false |",
+        "| --- | ---: | ---: |",
+        "| both | 258.3 one run × 1.01 | 254.8! one run |",
+        "| direct io | 32.7! one run × 0.13 | 254.9! one run |",
+    ]
+    assert lines[-1].startswith("`results/example-thread-2005`: PostgreSQL 18.6, 2026-11-22, ")
+    assert "writeback cache: off. TPS. ±: half of the 95% interval. ×: relative" in lines[-1]
