@@ -1,7 +1,6 @@
 """scripts/figures: the tables of figures in README.md and docs/, made from the committed runs."""
 
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ A block begins with a comment that says what is in it, and ends with another:
   <!-- figures: published REFERENCE -->
   <!-- figures: cuts CAMPAIGN [variant=NAME,…] -->
   <!-- figures: file PATH -->
-  <!-- figures: drawing RUN svg-time FILE.svg TITLE -->
+  <!-- figures: drawing RUN svg-time FILE.svg [AXIS=VALUE,…] TITLE -->
   <!-- end -->
 """
 
@@ -150,11 +149,15 @@ KINDS: dict[str, Callable[[list[str]], str]] = {
 
 def drawing(words: list[str], folder: Path) -> Content:
     """Return a drawing of a run, in a file beside the document."""
-    run, kind, name, *title = words
+    run, kind, name, *rest = words
+    options = _options([word for word in rest if "=" in word])
+    title = " ".join(word for word in rest if "=" not in word)
     if kind not in tabulation.KINDS:
         raise LabError(f"no drawing “{kind}”; there are {', '.join(tabulation.KINDS)}")
-    svg = tabulation.render(tabulation.results_of(example(run)), kind)
-    return Content(f"![{' '.join(title)}]({name})", folder / name, svg)
+    results = tabulation.results_of(example(run))
+    narrowed = extract.narrowed(results.table, options)
+    svg = tabulation.render(msgspec.structs.replace(results, table=narrowed), kind)
+    return Content(f"![{title}]({name})", folder / name, svg)
 
 
 def content_of(words: list[str], folder: Path) -> Content:
@@ -179,7 +182,7 @@ def made(document: Path) -> Document:
 
     def block(match: re.Match[str]) -> str:
         try:
-            content = content_of(shlex.split(match["words"]), document.parent)
+            content = content_of(match["words"].split(), document.parent)
         except LabError as error:
             raise LabError(f"{where}: figures: {match['words']}: {error}") from None
         inside = f"\n{content.markdown}\n\n"
