@@ -15,7 +15,7 @@ from wallab.powercut.controls import CONTROLS
 from wallab.powercut.plan import Plan, Request, planned, prepare
 from wallab.record import manifest as manifests
 from wallab.record import matrix
-from wallab.servers import builder, prebuilt
+from wallab.servers import builder, ownvariant, prebuilt
 from wallab.servers.builder import Server
 
 EXAMPLE = campaign.load(paths.LAB / "results" / "example-power-cuts")
@@ -33,7 +33,8 @@ def again(plan: Plan, **asked: Any) -> Plan:
     """The plan of a campaign that goes on where one that was planned like this has ended."""
     record = msgspec.structs.replace(
         EXAMPLE, name=plan.name, seed=plan.seed, cuts=plan.cuts, fault=plan.fault,
-        cells=plan.cells, controls=plan.controls, source=plan.experiment.source,
+        cells=plan.cells, controls=plan.controls, source=plan.source, settings=plan.settings,
+        profiles=plan.profiles,
     )  # fmt: skip
     plan.folder.mkdir(parents=True)
     jsonfile.save(plan.folder / campaign.FILE, record)
@@ -46,7 +47,9 @@ def test_nothing_asked_for(results: Path) -> None:
     assert plan.folder.parent == results
     assert plan.folder.name.endswith("-power-cuts")
     assert not plan.folder.exists()
-    assert plan.experiment == matrix.find(matrix.read(), "thread")
+    experiment = matrix.find(matrix.read(), "thread")
+    assert (plan.source, plan.settings) == ("18", experiment.settings)
+    assert plan.profiles == {"wal": "ata-2005", "data": "ata-2005"}
     assert len(plan.cells) == 6 * 4 * 9 * 2
     assert [cell.control for cell in plan.controls] == list(CONTROLS)
 
@@ -65,6 +68,19 @@ def test_variants() -> None:
     assert {cell.variant for cell in (*plan.cells, *plan.controls)} == {"both"}
 
 
+def test_variant_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    with ownvariant.added("mine", "both", []):
+        pass
+    plan = planned(Request(cells=(*FEW, "variant=mine"), variants=("stock", "mine")))
+    assert [cell.name for cell in plan.cells] == [
+        "mine on fdatasync xfs",
+        "mine on open_direct xfs",
+    ]
+    assert {cell.variant for cell in plan.controls} == {"mine"}
+    assert again(plan) == msgspec.structs.replace(plan, resumed=True)
+
+
 def test_smaller_faults_have_no_controls() -> None:
     assert planned(Request(fault="kill-backend")).controls == ()
 
@@ -75,9 +91,9 @@ def test_seed_is_drawn_unless_it_is_named() -> None:
 
 
 def test_source_is_the_experiments_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(Request(source="/srv/pg")).experiment.source == "/srv/pg"
+    assert planned(Request(source="/srv/pg")).source == "/srv/pg"
     monkeypatch.setattr(prebuilt, "default_source", lambda: "/of/the/image")
-    assert planned(Request()).experiment.source == "/of/the/image"
+    assert planned(Request()).source == "/of/the/image"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +111,19 @@ def test_source_is_the_experiments_unless_one_is_named(monkeypatch: pytest.Monke
 def test_what_does_not_fit_is_refused(request_: Request, words: str) -> None:
     with pytest.raises(LabError, match=words):
         planned(request_)
+
+
+@pytest.mark.parametrize(
+    "wal", ["", '[experiment.thread.drive.wal]\nkind = "device"\ndirectory = "/srv"\n\n']
+)
+def test_drives_whose_power_cannot_be_cut(wal: str, tmp_path: Path) -> None:
+    text = paths.MATRIX.read_text()
+    begin = text.index("[experiment.thread.drive.wal]")
+    end = text.index("[experiment.thread.drive.data]")
+    file = tmp_path / "matrix.toml"
+    file.write_text(text[:begin] + wal + text[end:])
+    with pytest.raises(LabError, match=r"takes an experiment with simulated drives, drive\.wal"):
+        planned(Request(matrix=file))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +182,8 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
     plan = planned(Request(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
     prepared = prepare(plan)
     assert asked == [({"both"}, "17", "auto")]
-    for field in ("name", "cells", "controls", "cuts", "fault", "seed"):
+    for field in set(Plan.__struct_fields__) - {"folder", "resumed"}:
         assert getattr(prepared.campaign, field) == getattr(plan, field), field
     assert prepared.campaign.source == "17"
-    assert prepared.campaign.settings == plan.experiment.settings
-    assert prepared.campaign.profiles == {"wal": "ata-2005", "data": "ata-2005"}
     assert prepared.campaign.machine == manifests.machine()
     assert prepared.servers == {"both": Path("/at/both")}

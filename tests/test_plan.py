@@ -89,6 +89,31 @@ def test_control_whose_variant_is_left_out_is_another_cell() -> None:
     assert plan.preset.control == plan.cells[0]
 
 
+@pytest.mark.parametrize("preset", ["full", "quick"])
+def test_real_drives_of_variants_that_leave_a_control_out(preset: str, tmp_path: Path) -> None:
+    """The control of any preset, also of one that is not measured."""
+    plan = planned(
+        Request(preset=preset, variants=("stock",), drive="directory", directories=(str(tmp_path),))
+    )
+    assert {cell["write_cache"] for cell in plan.cells} == {"as-is"}
+    assert plan.preset.control == (plan.cells[0] if preset == "full" else None)
+    assert again(plan) == as_resumed(plan)
+
+
+def test_variants_that_leave_out_what_the_others_are_relative_to(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.toml"
+    file.write_text(
+        paths.MATRIX.read_text()
+        .replace('rows = ["variant", "write_cache"]', 'rows = ["sync", "write_cache"]', 1)
+        .replace('column = "sync"', 'column = "variant"', 1)
+        .replace('relative_to = "fsync=false"', 'relative_to = "both"', 1)
+    )
+    chosen = Request(preset="smoke", matrix=file, variants=("both", "stock"))
+    assert planned(chosen).experiment.relative_to == "both"
+    left_out = msgspec.structs.replace(chosen, variants=("stock", "baseline"))
+    assert planned(left_out).experiment.relative_to is None
+
+
 def test_variants_take_all_that_the_preset_measures_of_any() -> None:
     plan = planned(Request(preset="quick", variants=("committed",)))
     assert {cell["write_cache"] for cell in plan.cells} == {"off", "on", "on-unflushed"}

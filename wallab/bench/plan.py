@@ -179,11 +179,8 @@ def _adjusted(preset: Preset, cells: list[Cell], request: Request) -> Preset:
         preset = msgspec.structs.replace(preset, rounds=request.rounds)
     if request.precision is not None:
         preset = msgspec.structs.replace(preset, precision=request.precision)
-    # Other variants may have left the preset's own control out.
-    left_out = preset.control is not None and preset.control not in cells
-    if left_out or (request.control and preset.control is None):
-        # What syncs repeats better than what the processor limits: take the harder one.
-        preset = msgspec.structs.replace(preset, control=cells[0])
+    if request.control and preset.control is None:
+        preset = msgspec.structs.replace(preset, control=matrix.default_control(cells))
     return preset
 
 

@@ -19,6 +19,7 @@ Examples:
   scripts/power-cut                                every cell of the thread, 3 cuts each
   scripts/power-cut --variants both,committed --cuts 50
   scripts/power-cut --cells write_cache=off,on --cells sync=open_direct --cells filesystem=xfs
+  scripts/power-cut --variants foo                 a variant of your own
   scripts/power-cut --resume latest
   scripts/tabulate RUN --cuts latest               the marks in a table of TPS
 """
@@ -40,7 +41,10 @@ GATE_FAILED = 1
     help="Only cells with these values of variant, write_cache, sync or filesystem.",
 )
 @click.option(
-    "--variants", callback=options.names_of, metavar="NAME[,…]", help="Only these variants."
+    "--variants",
+    callback=options.names_of,
+    metavar="NAME[,…]",
+    help="Only these variants; your own count (scripts/build-variant --patch).",
 )
 @click.option("--seed", type=click.IntRange(0), help="Of all moments and of the order; else random")
 @options.SOURCE

@@ -45,7 +45,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     name: str
     """The experiment's."""
-    experiment: Experiment
+    source: str
+    settings: dict[str, str]
+    profiles: dict[str, str]
+    """Drive -> its profile."""
     cells: tuple[Cell, ...]
     controls: tuple[Cell, ...]
     cuts: int
@@ -76,7 +79,7 @@ def prepare(plan: Plan) -> Prepared:
     """
     rights.check()
     wanted = [Conditions(scale=1, clients=1, variant=cell.variant) for cell in plan.cells]
-    servers = builder.servers_of(wanted, plan.experiment.source, "auto")
+    servers = builder.servers_of(wanted, plan.source, "auto")
     record = Campaign(
         name=plan.name,
         started=utc(),
@@ -85,9 +88,9 @@ def prepare(plan: Plan) -> Prepared:
         fault=plan.fault,
         cells=plan.cells,
         controls=plan.controls,
-        settings=plan.experiment.settings,
-        profiles={name: drive.profile for name, drive in plan.experiment.drive.items()},
-        source=plan.experiment.source,
+        settings=plan.settings,
+        profiles=plan.profiles,
+        source=plan.source,
         builds={name: server.build for name, server in servers.items()},
         lab=manifests.lab_state(),
         machine=manifests.machine(),
@@ -99,15 +102,16 @@ def _new(request: Request) -> Plan:
     folder = resultfolder.new(request.output, "power-cuts")
     name = request.experiment or EXPERIMENT
     experiment = _read(request.matrix, name, request.source)
-    conditions = request.cells
     if request.variants:
-        conditions = (*conditions, f"variant={','.join(request.variants)}")
-    cells = campaign.choose(experiment, conditions)
+        experiment = matrix.with_variants(experiment, request.variants)
+    cells = campaign.choose(experiment, request.cells)
     fault = request.fault or FAULT
     return Plan(
         folder=folder,
         name=name,
-        experiment=experiment,
+        source=experiment.source,
+        settings=experiment.settings,
+        profiles=_profiles(experiment),
         cells=tuple(cells),
         controls=_controls(cells, fault),
         cuts=request.cuts or CUTS,
@@ -125,10 +129,13 @@ def _resumed(request: Request, name: str) -> Plan:
     folder = campaign.find(name)
     before = campaign.load(folder)
     resultfolder.kept(f"“{request.experiment}”", request.experiment, before.name)
+    experiment = _read(request.matrix, before.name, before.source)
     return Plan(
         folder=folder,
         name=before.name,
-        experiment=_read(request.matrix, before.name, before.source),
+        source=experiment.source,
+        settings=experiment.settings,
+        profiles=_profiles(experiment),
         cells=before.cells,
         controls=_controls(before.cells, before.fault),
         cuts=request.cuts or before.cuts,
@@ -142,6 +149,17 @@ def _read(file: Path | None, name: str, source: str | None) -> Experiment:
     """Return the experiment on the source; an image has one of its own where none is named."""
     experiment = matrix.find(matrix.read(file), name)
     return matrix.with_source(experiment, source or prebuilt.default_source())
+
+
+def _profiles(experiment: Experiment) -> dict[str, str]:
+    """Return drive -> its profile; LabError if the power of these drives cannot be cut."""
+    if set(experiment.drive) != {"wal", "data"} or any(
+        drive.kind != "simulated" for drive in experiment.drive.values()
+    ):
+        raise LabError(
+            "a power cut takes an experiment with simulated drives, drive.wal and drive.data"
+        )
+    return {name: drive.profile for name, drive in experiment.drive.items()}
 
 
 def _controls(cells: list[Cell] | tuple[Cell, ...], fault: str) -> tuple[Cell, ...]:
