@@ -12,7 +12,7 @@ from wallab.command import power_cut
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.powercut import campaign, conduct, display
-from wallab.powercut.campaign import Agenda, Plan
+from wallab.powercut.campaign import Agenda, Campaign
 from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.oracle import Category
@@ -26,9 +26,9 @@ RISKY = Cell("both", "on-unflushed", "open_direct", "xfs")
 LACKING = Cell("stock", "on", "open_direct", "xfs")
 
 
-def plan(*cells: Cell, cuts: int = 5) -> Plan:
+def plan(*cells: Cell, cuts: int = 5) -> Campaign:
     """A plan of these cells and all controls."""
-    return Plan(
+    return Campaign(
         name="thread", started="2026-11-21T00:00:00Z", seed=1, cuts=cuts, fault="power",
         cells=cells, controls=tuple(campaign.control_cells("both")), settings={}, profiles={},
         source="18", builds={}, lab={}, machine=provenance.machine(),
@@ -199,7 +199,7 @@ def a_run_and_its_campaign(folder: Path, cut_key: str) -> tuple[Path, Path]:
     honest = Cell("both", "off", "open_direct", "xfs")
     lossy = Cell("both", "off", "fsync=false", "xfs")
     one.cells = (honest, lossy)
-    jsonfile.save(folder / campaign.PLAN, one)
+    jsonfile.save(folder / campaign.FILE, one)
     file = RecordFile(folder / campaign.CUTS)
     for made in [
         *(record(control, 1, "lost") for control in one.controls),

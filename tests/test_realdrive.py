@@ -15,7 +15,7 @@ from fakesysfs import FakeMachine
 from smallrun import run_small
 
 from wallab import paths
-from wallab.command.run_matrix import directories_of
+from wallab.bench.plan import directories_of
 from wallab.drives import real as realdrive
 from wallab.drives.real import DeviceDrive, DirectoryDrive
 from wallab.errors import LabError, MachineError

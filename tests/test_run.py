@@ -18,7 +18,7 @@ from wallab.files import jsonfile, resultfolder
 from wallab.machine import ledger
 from wallab.record import manifest, matrix
 from wallab.record.experiment import Cell
-from wallab.record.manifest import Manifest, Prepared
+from wallab.record.manifest import BedReport, Manifest
 from wallab.record.measured import Measured
 from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import tabulation
@@ -37,8 +37,8 @@ class MockBed:
         self._end_after = end_after
         self._error = error
 
-    def open(self) -> Prepared:
-        return Prepared({"10": {"seconds": 1.0}}, {})
+    def open(self) -> BedReport:
+        return BedReport({"10": {"seconds": 1.0}}, {})
 
     def lacks(self, cell: Cell) -> str:
         return "not here" if cell["variant"] == "gather-write" else ""

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from wallab.record.experiment import Cell
-from wallab.record.manifest import Prepared
+from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 
 
@@ -14,7 +14,7 @@ class Bed(Protocol):
     def methods(self) -> dict[str, tuple[str, ...]]:
         """Server -> its values of wal_sync_method; after open."""
 
-    def open(self) -> Prepared:
+    def open(self) -> BedReport:
         """Make ready what all cells need, and return what was found out about the templates.
 
         Once. Whatever fails here is undone before the error is raised.

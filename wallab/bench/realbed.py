@@ -21,7 +21,7 @@ from wallab.machine.memorygroup import MemoryGroup
 from wallab.record import matrix
 from wallab.record.conditions import Conditions
 from wallab.record.experiment import Cell, Experiment, Preset
-from wallab.record.manifest import Prepared
+from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.servers.cluster import Cluster
 
@@ -78,7 +78,7 @@ class RealBed:
         """Server -> its values of wal_sync_method."""
         return dict(self._servers.methods)
 
-    def open(self) -> Prepared:
+    def open(self) -> BedReport:
         """Make everything ready; return what was found out about the templates."""
         try:
             self._install()
@@ -193,7 +193,7 @@ class RealBed:
             series=self._experiment.series,
         )
 
-    def _make_templates(self) -> Prepared:
+    def _make_templates(self) -> BedReport:
         """Load the clusters with the drives' timing off, and keep them."""
         made: dict[str, Any] = {}
         kinds: dict[str, list[str]] = {}
@@ -213,7 +213,7 @@ class RealBed:
             for drive in drives.values():
                 drive.unmount()
                 drive.snapshot()
-        return Prepared(made, kinds)
+        return BedReport(made, kinds)
 
     def _make_template(self, asked: Conditions) -> dict[str, Any]:
         stage = self._stage(asked, None)

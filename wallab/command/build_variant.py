@@ -55,21 +55,19 @@ def listing(catalog: series.Catalog) -> str:
     """List the variants and series."""
     lines = ["Variants:"]
     width = max(map(len, catalog.variant))
-    lines += [f"  {name:{width}}  {one.about}" for name, one in catalog.variant.items()]
+    lines += [f"  {name:{width}}  {variant.about}" for name, variant in catalog.variant.items()]
     lines.append("Series (PostgreSQL majors):")
-    for name, one in catalog.series.items():
-        expected = ", ".join(one.expected) or "none"
-        lines.append(
-            f"  {name}: tested with {', '.join(one.tested) or 'none'}; expected to fit: {expected}"
-        )
+    for name, majors in catalog.series.items():
+        tested, expected = (", ".join(fit) or "none" for fit in (majors.tested, majors.expected))
+        lines.append(f"  {name}: tested with {tested}; expected to fit: {expected}")
     if own := every():
         lines.append("Your own:")
-        lines += [f"  {name:{width}}  {one.about}" for name, one in own.items()]
+        lines += [f"  {name:{width}}  {variant.about}" for name, variant in own.items()]
     return "\n".join(lines)
 
 
-def shown(path: Path) -> Path:
-    """Return the path as it is shown: relative in the lab's own folder."""
+def relative(path: Path) -> Path:
+    """Return the path for people: a relative one in the lab's own folder."""
     inside = Path.cwd() == paths.LAB and path.is_relative_to(paths.LAB)
     return path.relative_to(paths.LAB) if inside else path
 
@@ -80,7 +78,7 @@ def report(built: list[Server], *, as_json: bool) -> int:
         print(jsonfile.pretty(built))
         return 0
     for server in built:
-        print(how_to_start(msgspec.structs.replace(server, path=shown(server.path))))
+        print(how_to_start(msgspec.structs.replace(server, path=relative(server.path))))
     if not any(server.fresh for server in built):
         say("nothing to build")
     return 0
@@ -102,7 +100,7 @@ def check(
         result = checking.check(maker, server, variants[server.build.variant], suites)
         results.append(result)
         if not as_json:
-            print(checkresult.text(result, shown(checkresult.folder_of(server))), flush=True)
+            print(checkresult.text(result, relative(checkresult.folder_of(server))), flush=True)
     if as_json:
         print(jsonfile.pretty(results))
     return 1 if any(result.failed for result in results) else 0
@@ -110,8 +108,8 @@ def check(
 
 def builder_of(source_name: str, system: str) -> Builder:
     """Return the builder for a source and build system by name."""
-    found = source.resolve(source_name)
-    return Builder(found, buildsystem.choose(system, found))
+    tree = source.resolve(source_name)
+    return Builder(tree, buildsystem.choose(system, tree))
 
 
 def chosen(variant: tuple[str, ...], catalog: series.Catalog) -> list[str]:
@@ -119,9 +117,9 @@ def chosen(variant: tuple[str, ...], catalog: series.Catalog) -> list[str]:
     known = series.names(catalog)
     if not variant:
         raise LabError(f"name a variant: {', '.join(known)}, or all")
-    for one in variant:
-        if one not in (*known, "all"):
-            raise LabError(f"no variant “{one}”; there are {', '.join(known)}, and all")
+    for name in variant:
+        if name not in (*known, "all"):
+            raise LabError(f"no variant “{name}”; there are {', '.join(known)}, and all")
     return list(catalog.variant) if "all" in variant else list(dict.fromkeys(variant))
 
 
@@ -170,7 +168,7 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
 def command(
     variant: tuple[str, ...],
     source_name: str,
-    system: str,
+    build_system: str,
     patches: tuple[Path, ...],
     name: str | None,
     on: str | None,
@@ -191,7 +189,7 @@ def command(
         if variant or patches:
             raise LabError("--remove takes a name and nothing else")
         for path in ownvariant.remove(remove):
-            print(f"removed {shown(path)}")
+            print(f"removed {relative(path)}")
         return 0
     if patches or name or on:
         files = patch_files(patches, variant)
@@ -199,15 +197,15 @@ def command(
             raise LabError("a variant of your own takes --patch FILE… and --name NAME")
         on = on or "stock"
         ownvariant.check_name(name, on, catalog.variant)
-        maker = builder_of(source_name, system)
+        maker = builder_of(source_name, build_system)
         below = patches_of(catalog, on, maker.source)
         with ownvariant.added(name, on, files) as (own, folder):
             built = maker.build({name: below + own_patches(own, folder)})
         wanted = {name: patches_of(catalog, name, maker.source)}
     else:
         names = chosen(variant, catalog)
-        maker = builder_of(source_name, system)
-        wanted = {one: patches_of(catalog, one, maker.source) for one in names}
+        maker = builder_of(source_name, build_system)
+        wanted = {each: patches_of(catalog, each, maker.source) for each in names}
         built = maker.build(wanted)
     if to_check:
         known = (*suite.FOLDERS, suite.METHODS)

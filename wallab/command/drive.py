@@ -42,10 +42,10 @@ DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 def bytes_of(size: str) -> int:
     """Read a size such as 512M or 2G; LabError if it is none."""
-    found = re.fullmatch(r"(\d+)([MG])", size)
-    if not found:
+    number = re.fullmatch(r"(\d+)([MG])", size)
+    if not number:
         raise LabError(f"--size {size}: expected a number with M or G, such as 2G")
-    return int(found[1]) << {"M": 20, "G": 30}[found[2]]
+    return int(number[1]) << {"M": 20, "G": 30}[number[2]]
 
 
 @click.group(epilog=EPILOG)
@@ -109,12 +109,12 @@ def counters(directory: Path) -> None:
 @AS_JSON
 def profiles(as_json: bool) -> None:
     """List the drives that can be simulated."""
-    found = driveprofile.profiles()
+    known = driveprofile.profiles()
     if as_json:
-        print(jsonfile.pretty(found))
+        print(jsonfile.pretty(known))
         return
-    for name, said in found.items():
-        print(textwrap.fill(said, 100, initial_indent=f"{name:15} ", subsequent_indent=" " * 16))
+    for name, about in known.items():
+        print(textwrap.fill(about, 100, initial_indent=f"{name:15} ", subsequent_indent=" " * 16))
 
 
 @command.command()
@@ -124,18 +124,17 @@ def state(directory: Path, as_json: bool) -> None:
     """Print how the drive is switched."""
     drive = handdrive.find(directory)
     with contextlib.closing(handdrive.control(drive)) as connection:
-        found = connection.ask("state")
+        switches = connection.ask("state")
     if as_json:
-        print(jsonfile.pretty(found))
+        print(jsonfile.pretty(switches))
         return
     print(f"profile        {drive.profile}")
     for key in ("power", "timing", "write_cache", "flush_lies", "destage", "errors"):
-        print(f"{key.replace('_', ' '):14} {found[key]}")
-    print(
-        f"size           {found['size'] >> 20} MB, {found['base_bytes'] >> 20} MB of it in memory"
-    )
-    print(f"only in cache  {found['dirty_bytes'] >> 10} kB")
-    print(f"snapshot       {'yes' if found['snapshot'] else 'none'}")
+        print(f"{key.replace('_', ' '):14} {switches[key]}")
+    size, in_memory = switches["size"] >> 20, switches["base_bytes"] >> 20
+    print(f"size           {size} MB, {in_memory} MB of it in memory")
+    print(f"only in cache  {switches['dirty_bytes'] >> 10} kB")
+    print(f"snapshot       {'yes' if switches['snapshot'] else 'none'}")
 
 
 @command.command()
@@ -143,9 +142,9 @@ def state(directory: Path, as_json: bool) -> None:
 @click.argument("mode", type=click.Choice(WRITE_CACHES))
 def cache(directory: Path, mode: WriteCache) -> None:
     """Switch the drive's write cache, and tell the kernel."""
-    found = handdrive.set_write_cache(handdrive.find(directory), mode)
+    state = handdrive.set_write_cache(handdrive.find(directory), mode)
     print(
-        f"write cache {mode}: the drive's is {found['drive']}, the kernel is told {found['kernel']}"
+        f"write cache {mode}: the drive's is {state['drive']}, the kernel is told {state['kernel']}"
     )
 
 
@@ -196,15 +195,15 @@ def trace(directory: Path, file: Path) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print every request instead.")
 def explain(file: Path, as_json: bool, as_csv: bool) -> None:
     """Sum up what `trace` recorded in FILE: requests, and what the heads did meanwhile."""
-    found = drivetrace.read(file)
+    recorded = drivetrace.read(file)
     if as_csv:
         out = csv.writer(sys.stdout, lineterminator="\n")
         out.writerow(drivetrace.Request.__struct_fields__)
-        for one in found.requests:
-            *fields, flags = msgspec.structs.astuple(one)
+        for request in recorded.requests:
+            *fields, flags = msgspec.structs.astuple(request)
             out.writerow([*fields, " ".join(flags)])
         return
-    summary = drivetrace.summarize(found)
+    summary = drivetrace.summarize(recorded)
     if as_json:
         print(jsonfile.pretty(summary))
         return
@@ -236,13 +235,13 @@ def power_cut(directory: Path, patience: float, as_json: bool, **plan: float | N
     Everything fails from then on, until `power-on`.
     """
     words = " ".join(f"{key}={value}" for key, value in plan.items() if value is not None)
-    found = handdrive.power_off(handdrive.find(directory), words, patience)
+    cut = handdrive.power_off(handdrive.find(directory), words, patience)
     if as_json:
-        print(jsonfile.pretty(found))
+        print(jsonfile.pretty(cut))
         return
-    print(f"the power is off; requests that failed with it: {found['failed']}")
-    print(f"sectors that only the cache had: {found['lost_sectors']} lost, "
-          f"{found['kept_sectors']} kept")  # fmt: skip
+    print(f"the power is off; requests that failed with it: {cut['failed']}")
+    print(f"sectors that only the cache had: {cut['lost_sectors']} lost, "
+          f"{cut['kept_sectors']} kept")  # fmt: skip
 
 
 @command.command("power-on")

@@ -29,10 +29,10 @@ Examples:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(variant: str, arguments: tuple[str, ...]) -> int:
     """Start a server of VARIANT on an empty cluster, and psql on it with the ARGUMENTS."""
-    found = source.resolve(source.default("18"))
+    tree = source.resolve(source.default("18"))
     catalog = series.read()
-    wanted = {variant: patches_of(catalog, variant, found)}
-    (server,) = builder.Builder(found, buildsystem.choose("auto", found)).build(wanted)
+    wanted = {variant: patches_of(catalog, variant, tree)}
+    (server,) = builder.Builder(tree, buildsystem.choose("auto", tree)).build(wanted)
     for line in ledger.clear_dead():
         say(f"left behind by an earlier run: {line}")
     owned = Ledger.open()

@@ -11,6 +11,7 @@ from wallab.files import jsonfile
 from wallab.files.timestamp import utc
 
 Shape = TypeVar("Shape")
+Value = TypeVar("Value")
 
 
 def find(name: str, record: str, what: str, maker: str) -> Path:
@@ -59,3 +60,10 @@ def new(output: Path | None, label: str) -> Path:
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise LabError(f"{output} is there already; name another --output, or --resume it")
     return output
+
+
+def kept(option: str, asked: Value | None, before: Value) -> Value:
+    """Return what the run or campaign to resume has; LabError if something else is asked for."""
+    if asked is not None and asked != before:
+        raise LabError(f"{option}: the run to resume has its own; start a new one instead")
+    return before

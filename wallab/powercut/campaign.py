@@ -18,7 +18,7 @@ from wallab.record.experiment import Experiment
 from wallab.record.manifest import Machine, machine_difference
 from wallab.record.writecache import WRITE_CACHES
 
-PLAN = "campaign.json"
+FILE = "campaign.json"
 CUTS = "cuts.jsonl"
 
 FILE_SYSTEMS = ("xfs", "ext4")
@@ -28,7 +28,7 @@ FAILURES = 3
 """How often the lab may fail with a cell before it gives the cell up."""
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Campaign(msgspec.Struct, kw_only=True):
     """campaign.json: everything about a campaign that its cuts lack."""
 
     name: str
@@ -57,16 +57,16 @@ class Plan(msgspec.Struct, kw_only=True):
 
 def find(name: str) -> Path:
     """Return the directory of a campaign: a path, a name below results/, or the latest one."""
-    return resultfolder.find(name, PLAN, "campaign", "scripts/power-cut")
+    return resultfolder.find(name, FILE, "campaign", "scripts/power-cut")
 
 
-def load(folder: Path) -> Plan:
-    """Read the plan of a campaign; LabError if the directory holds none."""
-    return resultfolder.load(folder, PLAN, Plan, "campaign of power cuts")
+def load(folder: Path) -> Campaign:
+    """Read campaign.json; LabError if the directory holds none."""
+    return resultfolder.load(folder, FILE, Campaign, "campaign of power cuts")
 
 
-def difference(old: Plan, new: Plan) -> list[str]:
-    """Name what differs between two plans that should describe the same campaign."""
+def difference(old: Campaign, new: Campaign) -> list[str]:
+    """Name what differs between two records that should describe the same campaign."""
     fields = ("name", "cells", "controls", "settings", "profiles", "fault")
     differing = [
         field
@@ -143,17 +143,17 @@ class Agenda:
     A control is done when it has lost. So is a cell that may lose, since one loss says it all.
     """
 
-    def __init__(self, plan: Plan, records: Iterable[CutRecord]) -> None:
-        self._plan = plan
+    def __init__(self, campaign: Campaign, records: Iterable[CutRecord]) -> None:
+        self._campaign = campaign
         self._tried: collections.Counter[Cell] = collections.Counter()
         self._failed: collections.Counter[Cell] = collections.Counter()
         self._lost: set[Cell] = set()
         self._numbers: dict[Cell, int] = {}
         self._busy: collections.Counter[Cell] = collections.Counter()
-        cells = [cell for cell in plan.cells if plan.applies(cell)]
-        shuffler = random.Random(plan.seed)  # noqa: S311
-        rounds = [shuffler.sample(cells, len(cells)) for _ in range(plan.cuts)]
-        self._waiting = [*plan.controls, *(cell for one in rounds for cell in one)]
+        cells = [cell for cell in campaign.cells if campaign.applies(cell)]
+        shuffler = random.Random(campaign.seed)  # noqa: S311
+        rounds = [shuffler.sample(cells, len(cells)) for _ in range(campaign.cuts)]
+        self._waiting = [*campaign.controls, *(cell for cells in rounds for cell in cells)]
         for record in records:
             self._count(record)
 
@@ -163,7 +163,7 @@ class Agenda:
             return 0 if cell in self._lost else ATTEMPTS
         if cell in self._lost and not cell.honest:
             return 0
-        return self._plan.cuts
+        return self._campaign.cuts
 
     def _needs(self, cell: Cell) -> bool:
         if self._failed[cell] >= FAILURES:

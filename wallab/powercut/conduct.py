@@ -9,7 +9,7 @@ from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import ledger
 from wallab.powercut import campaign, display
-from wallab.powercut.campaign import CUTS, PLAN, Agenda, Plan
+from wallab.powercut.campaign import CUTS, Agenda, Campaign
 from wallab.powercut.crew import Crew, Setup, Task
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import Report, summarize
@@ -26,10 +26,12 @@ def report(folder: Path) -> Report:
 class Conductor:
     """A campaign's directory and the workers that fill it."""
 
-    def __init__(self, folder: Path, plan: Plan, servers: dict[str, Path], traces: str) -> None:
-        """`plan` lacks the methods, which the workers find out; traces: none, lost or all."""
+    def __init__(
+        self, folder: Path, record: Campaign, servers: dict[str, Path], traces: str
+    ) -> None:
+        """`record` lacks the methods, which the workers find out; traces: none, lost or all."""
         self.folder = folder
-        self._plan = plan
+        self._campaign = record
         self._servers = servers
         self._traces = traces
         self._records = RecordFile(folder / CUTS)
@@ -37,62 +39,62 @@ class Conductor:
     def conduct(self, jobs: int, *, resumed: bool) -> Report:
         """Cut what is missing with so many workers, and return what it comes to.
 
-        A new campaign makes the directory; a resumed one must have been made from the same plan.
+        A new campaign makes the directory; a resumed one must have been planned the same.
         """
         for line in ledger.clear_dead():
             say(f"left behind by an earlier run: {line}")
-        plan = self._plan
-        every = [*plan.cells, *plan.controls]
+        record = self._campaign
+        every = [*record.cells, *record.controls]
         setup = Setup(
             servers=self._servers,
             filesystems=list(dict.fromkeys(cell.filesystem for cell in every)),
-            profiles=plan.profiles,
-            settings=plan.settings,
-            seed=plan.seed,
+            profiles=record.profiles,
+            settings=record.settings,
+            seed=record.seed,
         )
         with contextlib.closing(Crew(jobs)) as crew:
             with Work(f"making drives for {jobs} workers"):
-                plan.methods = crew.open(setup).methods
+                record.methods = crew.open(setup).methods
             if resumed:
                 self._continue()
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                jsonfile.save(self.folder / PLAN, plan)
+                jsonfile.save(self.folder / campaign.FILE, record)
             self._cut(crew)
-        told = report(self.folder)
-        (self.folder / TABLE).write_text(display.render(told))
-        return told
+        concluded = report(self.folder)
+        (self.folder / TABLE).write_text(display.render(concluded))
+        return concluded
 
     def _continue(self) -> None:
         before = campaign.load(self.folder)
-        if differing := campaign.difference(before, self._plan):
+        if differing := campaign.difference(before, self._campaign):
             raise LabError(
                 f"{self.folder} cannot be resumed: what was cut differs now in "
                 f"{', '.join(differing)}. Start a new campaign instead."
             )
-        before.cuts = self._plan.cuts
-        self._plan = before
-        jsonfile.save(self.folder / PLAN, before)
+        before.cuts = self._campaign.cuts
+        self._campaign = before
+        jsonfile.save(self.folder / campaign.FILE, before)
         if self._records.set_aside_damaged_end():
             say(f"{self._records.path}: set the damaged last line aside")
 
     def _cut(self, crew: Crew) -> None:
-        agenda = Agenda(self._plan, self._records.read())
+        agenda = Agenda(self._campaign, self._records.read())
         already = agenda.done
         begun = time.monotonic()
         traces = self.folder / "traces"
         if self._traces != "none":
             traces.mkdir(exist_ok=True)
-        with Work(f"{self._plan.name}: {agenda.left} cuts") as work:
+        with Work(f"{self._campaign.name}: {agenda.left} cuts") as work:
 
             def next_task() -> Task | None:
-                if (found := agenda.next()) is None:
+                if (cut := agenda.next()) is None:
                     return None
-                cell, number = found
+                cell, number = cut
                 name = f"{cell.name} {number}".replace(" ", "-")
                 trace = None if self._traces == "none" else (traces / name).absolute()
                 keep_all = self._traces == "all"
-                return Task(cell, number, self._plan.fault, trace, keep_all)
+                return Task(cell, number, self._campaign.fault, trace, keep_all)
 
             def finished(record: CutRecord) -> None:
                 self._records.append(record)

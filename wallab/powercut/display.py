@@ -49,13 +49,13 @@ def conclusion(report: Report) -> str:
 
 def render(report: Report) -> str:
     """Return the table, the controls and the accounts of the losses."""
-    plan = report.plan
-    version = ", ".join(sorted({build.version for build in plan.builds.values()}))
+    campaign = report.campaign
+    version = ", ".join(sorted({build.version for build in campaign.builds.values()}))
     median = f", {report.median_s:.1f} s each (median)" if report.median_s else ""
-    fault = "" if plan.fault == "power" else f", fault {plan.fault}"
+    fault = "" if campaign.fault == "power" else f", fault {campaign.fault}"
     lines = [
-        f"Power cuts: {plan.name}",
-        f"PostgreSQL {version}, {plan.started[:10]}, seed {plan.seed}{fault}: "
+        f"Power cuts: {campaign.name}",
+        f"PostgreSQL {version}, {campaign.started[:10]}, seed {campaign.seed}{fault}: "
         f"{report.cuts} cuts{median}",
         "",
         _table(report),

@@ -6,7 +6,7 @@ import msgspec
 
 from wallab.errors import LabError
 from wallab.powercut import campaign, conduct
-from wallab.powercut.campaign import CUTS, Plan
+from wallab.powercut.campaign import CUTS, Campaign
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import judge_cell
@@ -23,8 +23,8 @@ def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:
     """
     records: list[CutRecord] = []
     for folder in folders:
-        plan = campaign.load(folder)
-        _check(folder, plan, run)
+        record = campaign.load(folder)
+        _check(folder, record, run)
         records += RecordFile(folder / CUTS).read()
 
     def mark(cell: TableCell) -> Durability | None:
@@ -45,17 +45,17 @@ def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:
     return msgspec.structs.replace(table, rows=rows)
 
 
-def _check(folder: Path, plan: Plan, run: Manifest) -> None:
+def _check(folder: Path, record: Campaign, run: Manifest) -> None:
     """Refuse a campaign that says nothing about the run."""
-    if plan.fault != "power":
-        raise LabError(f"{folder}: was about {plan.fault}, not about power cuts")
+    if record.fault != "power":
+        raise LabError(f"{folder}: was about {record.fault}, not about power cuts")
     if not conduct.report(folder).proved:
         raise LabError(f"{folder}: a control that must lose did not, so it proves nothing")
     ours = {build.variant: build.key for build in run.builds.values()}
-    common = [variant for variant in plan.builds if variant in ours]
+    common = [variant for variant in record.builds if variant in ours]
     if not common:
         raise LabError(f"{folder}: cut no variant of this run")
-    if differing := [variant for variant in common if plan.builds[variant].key != ours[variant]]:
+    if differing := [variant for variant in common if record.builds[variant].key != ours[variant]]:
         raise LabError(
             f"{folder}: another source, patch or compiler made its {', '.join(differing)}; cut the "
             "power of the run's own servers with scripts/power-cut"

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from wallab.powercut.campaign import Plan
+from wallab.powercut.campaign import Campaign
 from wallab.powercut.cell import Cell
 from wallab.powercut.record import CutRecord
 from wallab.record.durability import Durability
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What a campaign says."""
 
-    plan: Plan
+    campaign: Campaign = msgspec.field(name="plan")
     cells: tuple[Verdict, ...]
     controls: tuple[Verdict, ...]
     cuts: int
@@ -87,22 +87,22 @@ def judge_cell(cell: Cell, records: Iterable[CutRecord]) -> Verdict:
     )
 
 
-def summarize(plan: Plan, records: list[CutRecord]) -> Report:
-    """Return the verdicts on all cells, in the order of the plan."""
+def summarize(campaign: Campaign, records: list[CutRecord]) -> Report:
+    """Return the verdicts on all cells, in the order of the campaign."""
     by_cell: dict[Cell, list[CutRecord]] = {}
     for record in records:
         by_cell.setdefault(record.cell, []).append(record)
 
     def verdict(cell: Cell) -> Verdict:
-        if not plan.applies(cell):
+        if not campaign.applies(cell):
             return Verdict(cell, "N/A")
         return judge_cell(cell, by_cell.get(cell, []))
 
     good = [record.seconds for record in records if record.category != "failed"]
     return Report(
-        plan=plan,
-        cells=tuple(map(verdict, plan.cells)),
-        controls=tuple(map(verdict, plan.controls)),
+        campaign=campaign,
+        cells=tuple(map(verdict, campaign.cells)),
+        controls=tuple(map(verdict, campaign.controls)),
         cuts=len(good),
         median_s=statistics.median(good) if good else None,
     )

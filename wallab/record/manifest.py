@@ -28,7 +28,7 @@ class Machine(msgspec.Struct, frozen=True):
     """Settings of the kernel that can move a number."""
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class BedReport(msgspec.Struct, frozen=True):
     """What was found out while a bed was made ready."""
 
     templates: dict[str, dict[str, Any]]

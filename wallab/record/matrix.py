@@ -229,23 +229,42 @@ def conditions(experiment: Experiment, preset: Preset, cell: Cell) -> Conditions
 def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
     """Return the experiment with these variants instead of its own.
 
-    A preset then measures for each of them what it measures for any variant. LabError for a
-    variant that there is not.
+    A preset then measures for each of them what it measures for any variant. What names a variant
+    that is left out, a control or what others are relative to, is another one or goes. LabError
+    for a variant that there is not.
     """
-    presets = {
-        name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
-        for name, preset in experiment.preset.items()
-    }
     if "variant" not in experiment.axes:
         raise LabError("--variants: the experiment has no axis variant")
+    by_column = experiment.column == "variant" and experiment.relative_to not in names
     changed = msgspec.structs.replace(
-        experiment, axes=experiment.axes | {"variant": names}, preset=presets
+        experiment,
+        axes=experiment.axes | {"variant": names},
+        relative_to=None if by_column else experiment.relative_to,
+        preset={
+            name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
+            for name, preset in experiment.preset.items()
+        },
     )
     try:
         _check_axes(changed)
     except LabError as error:
         raise LabError(f"--variants: {error}") from None
-    return changed
+    controlled = {name: _with_control(changed, preset) for name, preset in changed.preset.items()}
+    return msgspec.structs.replace(changed, preset=controlled)
+
+
+def _with_control(experiment: Experiment, preset: Preset) -> Preset:
+    """Return the preset with a control that it measures, if it has one at all."""
+    measured = cells(experiment, preset)
+    if preset.control is None or preset.control in measured:
+        return preset
+    return msgspec.structs.replace(preset, control=default_control(measured))
+
+
+def default_control(measured: list[Cell]) -> Cell:
+    """Return the cell that is measured twice where none is named."""
+    # What syncs repeats better than what the processor limits: take the harder one.
+    return measured[0]
 
 
 def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
