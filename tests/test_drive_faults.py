@@ -92,15 +92,15 @@ FAULTS = {
     ),
     "the cache has no limit": ("cache", "<= c->capacity;", ">= 0;"),
     "a read misses what is being destaged": (
-        "content",
+        "sectordata",
         "        if (first < last)\n            memcpy(to + bytes(first - r->sector),\n"
         "                   staged_at",
         "        if (false)\n            memcpy(to + bytes(first - r->sector),\n"
         "                   staged_at",
     ),
     "restore keeps the changes": (
-        "store",
-        "    sectors_clear(&s->changed);\n    return",
+        "image",
+        "    sectors_clear(&image->changed);\n    return",
         "    return",
     ),
     "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
@@ -128,9 +128,9 @@ def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
     return program
 
 
-MODEL = ("cache", "commands", "content", "counters", "destage", "dispatch", "errors", "events",
-         "geometry", "heads", "histogram", "mechanism", "model", "params", "power", "readahead",
-         "scheduler", "sectors", "seek", "store")  # fmt: skip
+MODEL = ("cache", "commands", "counters", "destage", "dispatch", "errors", "events", "geometry",
+         "heads", "histogram", "image", "mechanism", "model", "params", "power", "readahead",
+         "scheduler", "sectordata", "sectors", "seek")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

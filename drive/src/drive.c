@@ -41,9 +41,9 @@ static void record(struct drive *d, const struct request *r, int64_t delivered)
 
 static void destaged(void *context, const struct request *r)
 {
-    /* content.c gave its own context; the drive is around it. */
-    struct content *content = context;
-    struct drive *d = (struct drive *)(void *)((char *)content - offsetof(struct drive, content));
+    /* sectordata.c gave its own context; the drive is around it. */
+    struct sectordata *data = context;
+    struct drive *d = (struct drive *)(void *)((char *)data - offsetof(struct drive, data));
 
     record(d, r, r->done);
 }
@@ -51,7 +51,7 @@ static void destaged(void *context, const struct request *r)
 /* Sectors that a power cut has taken; what cannot be remembered is still counted by the model. */
 static void lost(void *context, int64_t sector, int64_t count)
 {
-    struct drive *d = (struct drive *)(void *)((char *)context - offsetof(struct drive, content));
+    struct drive *d = (struct drive *)(void *)((char *)context - offsetof(struct drive, data));
     struct extent *last;
 
     if (d->lost_cut != d->model.cut.number) {
@@ -92,11 +92,11 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &cond);
     pthread_cond_init(&d->admitting, &cond);
-    if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->content.medium) ||
-        !content_init(&d->content, size, p, &d->model.cache))
+    if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->data.medium) ||
+        !sectordata_init(&d->data, size, p, &d->model.cache))
         return false;
-    d->content.medium.destaged = destaged;
-    d->content.medium.lost = lost;
+    d->data.medium.destaged = destaged;
+    d->data.medium.lost = lost;
     model_advance(&d->model, drive_clock());
     return true;
 }
@@ -235,7 +235,7 @@ bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
     bool done;
 
     pthread_mutex_lock(&d->lock);
-    pieces = store_pieces(&d->content.media, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
+    pieces = image_pieces(&d->data.image, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
                           (int)(sizeof piece / sizeof piece[0]));
     done = pieces >= 0 && submit_untimed(d, &r);
     if (done)
@@ -339,7 +339,7 @@ const char *drive_profile(struct drive *d, const struct params *params)
         problem = in_flight;
     } else {
         model_settle(&d->model);
-        if (content_adopt(&d->content, params))
+        if (sectordata_adopt(&d->data, params))
             model_set_params(&d->model, params);
         else
             problem = "not enough memory";
@@ -357,7 +357,7 @@ const char *drive_snapshot(struct drive *d)
         problem = in_flight;
     } else {
         model_settle(&d->model);
-        store_snapshot(&d->content.media);
+        image_snapshot(&d->data.image);
     }
     unlock_and_deliver(d);
     return problem;
@@ -370,11 +370,11 @@ const char *drive_restore(struct drive *d)
     lock_at_present(d);
     if (d->model.in_flight > 0) {
         problem = in_flight;
-    } else if (!d->content.media.snapshot) {
+    } else if (!d->data.image.snapshot) {
         problem = "there is no snapshot";
     } else {
         model_forget_cache(&d->model);
-        store_restore(&d->content.media);
+        image_restore(&d->data.image);
     }
     unlock_and_deliver(d);
     return problem;
@@ -461,9 +461,9 @@ void drive_state_json(struct drive *d, FILE *out)
     fprintf(out, ",\"cuts\":%" PRId64 ",\"cut_planned\":%s,\"errors\":\"%s\"", m->cut.number,
             m->cut_planned ? "true" : "false", m->errors.kinds != 0 ? "on" : "off");
     fprintf(out, ",\"dirty_bytes\":%" PRId64 ",\"snapshot\":%s", model_dirty_bytes(m),
-            d->content.media.snapshot ? "true" : "false");
+            d->data.image.snapshot ? "true" : "false");
     fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
-            store_base_bytes(&d->content.media), store_overlay_bytes(&d->content.media));
+            image_base_bytes(&d->data.image), image_overlay_bytes(&d->data.image));
     fprintf(out, ",\"capacity_bytes\":%" PRId64 ",\"revolution_ns\":%" PRId64,
             model_capacity(&m->params) * SECTOR_BYTES, params_revolution_ns(&m->params));
     fprintf(out, ",\"now_ns\":%" PRId64, drive_clock());

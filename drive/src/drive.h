@@ -2,7 +2,7 @@
 #ifndef DRIVE_H
 #define DRIVE_H
 
-#include "content.h"
+#include "sectordata.h"
 #include "histogram.h"
 #include "model.h"
 #include "trace.h"
@@ -32,7 +32,7 @@ struct drive {
     int64_t armed; /* when the timer thread looks again */
     int64_t size;
     struct model model;
-    struct content content;
+    struct sectordata data;
     struct extent *lost; /* by power cut number lost_cut */
     size_t lost_count;
     size_t lost_room;

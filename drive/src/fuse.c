@@ -36,7 +36,7 @@ static void attributes(fuse_ino_t inode, struct stat *st)
     st->st_ino = inode;
     st->st_uid = getuid();
     st->st_gid = getgid();
-    st->st_blksize = STORE_PAGE;
+    st->st_blksize = IMAGE_PAGE;
     if (inode == DISK_INODE) {
         st->st_mode = S_IFREG | 0600;
         st->st_nlink = 1;
@@ -247,10 +247,10 @@ static void on_fsync(fuse_req_t req, fuse_ino_t inode, int datasync, struct fuse
 
 static void on_statfs(fuse_req_t req, fuse_ino_t inode)
 {
-    struct statvfs st = {.f_bsize = STORE_PAGE, .f_frsize = STORE_PAGE, .f_namemax = 255};
+    struct statvfs st = {.f_bsize = IMAGE_PAGE, .f_frsize = IMAGE_PAGE, .f_namemax = 255};
 
     (void)inode;
-    st.f_blocks = (fsblkcnt_t)(drive->size / STORE_PAGE);
+    st.f_blocks = (fsblkcnt_t)(drive->size / IMAGE_PAGE);
     fuse_reply_statfs(req, &st);
 }
 

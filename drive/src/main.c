@@ -61,10 +61,10 @@ static int64_t parse_size(const char *value)
 
     errno = 0;
     size = strtoll(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || size <= 0 || size % STORE_PAGE != 0 ||
+    if (errno != 0 || end == value || *end != '\0' || size <= 0 || size % IMAGE_PAGE != 0 ||
         size > INT64_C(1) << 44)
         die(EXIT_USAGE, "--size: \"%s\" is no number of bytes that is a multiple of %d", value,
-            STORE_PAGE);
+            IMAGE_PAGE);
     return size;
 }
 

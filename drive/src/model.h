@@ -17,7 +17,7 @@
 
 #define MODEL_NEVER INT64_MAX
 
-/* Where the bytes are. The model says when they move; see content.c. */
+/* Where the bytes are. The model says when they move; see sectordata.c. */
 struct medium {
     void *context;
     /* Newest content of a read request -> its data (which may be NULL: none wanted). */

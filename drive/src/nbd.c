@@ -82,8 +82,8 @@ static int config_complete(void)
         nbdkit_error("%s", error);
         return -1;
     }
-    if (size % STORE_PAGE != 0 || size / SECTOR_BYTES > model_capacity(&params)) {
-        nbdkit_error("size: a multiple of %d, at most the %lld bytes of the drive", STORE_PAGE,
+    if (size % IMAGE_PAGE != 0 || size / SECTOR_BYTES > model_capacity(&params)) {
+        nbdkit_error("size: a multiple of %d, at most the %lld bytes of the drive", IMAGE_PAGE,
                      (long long)model_capacity(&params) * SECTOR_BYTES);
         return -1;
     }
@@ -138,7 +138,7 @@ static int block_size(void *handle, uint32_t *minimum, uint32_t *preferred, uint
 {
     (void)handle;
     *minimum = SECTOR_BYTES;
-    *preferred = STORE_PAGE;
+    *preferred = IMAGE_PAGE;
     *maximum = 32 << 20;
     return 0;
 }

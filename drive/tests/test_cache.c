@@ -456,7 +456,7 @@ static void test_lost(void)
         int64_t lost = 0;
 
         rig_init(&rig, SIZE, true, NULL);
-        rig.content.medium.lost = tell_lost;
+        rig.data.medium.lost = tell_lost;
         memset(told, 0, sizeof told);
         memset(newest, 0, sizeof newest);
         for (int i = 1; i < 120; i++) {

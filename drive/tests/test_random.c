@@ -137,7 +137,7 @@ static uint32_t media_version(const struct rig *rig, int64_t sector)
 {
     uint32_t data[SECTOR_BYTES / 4];
 
-    store_read(&rig->content.media, sector * SECTOR_BYTES, SECTOR_BYTES, data);
+    image_read(&rig->data.image, sector * SECTOR_BYTES, SECTOR_BYTES, data);
     return version_of(data, sector);
 }
 
@@ -147,7 +147,7 @@ static uint32_t newest_version(const struct rig *rig, int64_t sector)
     uint32_t data[SECTOR_BYTES / 4];
     struct request r = {.kind = REQUEST_READ, .sector = sector, .count = 1, .data = data};
 
-    rig->content.medium.read(rig->content.medium.context, &r);
+    rig->data.medium.read(rig->data.medium.context, &r);
     return version_of(data, sector);
 }
 
@@ -191,13 +191,13 @@ static void step(struct rig *rig, uint64_t *seed)
     } else if (dice < 988) {
         rig_finish(rig);
         model_settle(&rig->model);
-        store_snapshot(&rig->content.media);
+        image_snapshot(&rig->data.image);
         memcpy(durable, newest, sizeof durable);
         memcpy(frozen, newest, sizeof frozen);
-    } else if (dice < 991 && rig->content.media.snapshot) {
+    } else if (dice < 991 && rig->data.image.snapshot) {
         rig_finish(rig);
         model_forget_cache(&rig->model);
-        CHECK(store_restore(&rig->content.media), "no snapshot");
+        CHECK(image_restore(&rig->data.image), "no snapshot");
         memcpy(newest, frozen, sizeof newest);
         memcpy(acknowledged, frozen, sizeof newest);
         memcpy(durable, frozen, sizeof durable);
