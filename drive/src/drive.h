@@ -79,9 +79,4 @@ const char *drive_errors(struct drive *d, const struct errors *errors);
 const char *drive_trace(struct drive *d, const char *path);
 void drive_reset(struct drive *d);
 
-/* Members of a JSON object, without the braces. */
-void drive_state_json(struct drive *d, FILE *out);
-void drive_counters_json(struct drive *d, FILE *out);
-void drive_cut_json(struct drive *d, FILE *out);
-
 #endif

@@ -94,10 +94,8 @@ static void parse(int argc, char **argv, struct options *o)
             o->size = parse_size(optarg);
             break;
         case 'w':
-            if (strcmp(optarg, "battery") == 0)
-                o->write_cache = CACHE_BATTERY;
-            else
-                o->write_cache = parse_switch("--write-cache", optarg) ? CACHE_ON : CACHE_OFF;
+            if (!write_cache_named(optarg, &o->write_cache))
+                die(EXIT_USAGE, "--write-cache: \"%s\" is not " WRITE_CACHE_NAMES, optarg);
             break;
         case 't':
             o->timing = parse_switch("--timing", optarg);

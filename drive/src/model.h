@@ -14,6 +14,7 @@
 #include "mechanism.h"
 #include "readahead.h"
 #include "scheduler.h"
+#include "writecache.h"
 
 #define MODEL_NEVER INT64_MAX
 
@@ -67,8 +68,6 @@ struct command {
     struct request_list list; /* in order of sectors */
     struct request record;    /* its times */
 };
-
-enum write_cache { CACHE_OFF, CACHE_ON, CACHE_BATTERY };
 
 /* A power cut to come. */
 struct cut_plan {

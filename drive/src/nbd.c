@@ -26,19 +26,6 @@ static void load(void)
     params_default(&params);
 }
 
-static int set_write_cache(const char *value)
-{
-    static const char *const names[] = {"off", "on", "battery"};
-
-    for (int i = 0; i < 3; i++)
-        if (strcmp(value, names[i]) == 0) {
-            write_cache = (enum write_cache)i;
-            return 0;
-        }
-    nbdkit_error("write-cache: expected off, on or battery, not \"%s\"", value);
-    return -1;
-}
-
 static int config(const char *key, const char *value)
 {
     char assignment[2048];
@@ -52,8 +39,12 @@ static int config(const char *key, const char *value)
         size = nbdkit_parse_size(value);
         return size < 0 ? -1 : 0;
     }
-    if (strcmp(key, "write-cache") == 0)
-        return set_write_cache(value);
+    if (strcmp(key, "write-cache") == 0) {
+        if (write_cache_named(value, &write_cache))
+            return 0;
+        nbdkit_error("write-cache: expected " WRITE_CACHE_NAMES ", not \"%s\"", value);
+        return -1;
+    }
     if (strcmp(key, "timing") == 0) {
         int on = nbdkit_parse_bool(value);
 
