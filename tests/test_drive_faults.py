@@ -91,6 +91,12 @@ FAULTS = {
         "command_enter(m, command, PHASE_OVERHEAD, 0);",
     ),
     "the cache has no limit": ("cache", "<= c->capacity;", ">= 0;"),
+    "what a rewrite replaces counts as room": (
+        "commands",
+        "!cache_has_room(&m->cache, command->count, m->reserved)",
+        "!cache_has_room(&m->cache, command->count -\n"
+        "        sectors_within(&m->cache.dirty, command->sector, command->count), m->reserved)",
+    ),
     "a read misses what is being destaged": (
         "sectordata",
         "        if (first < last)\n            memcpy(to + bytes(first - r->sector),\n"

@@ -248,7 +248,7 @@ bool commands_let_in(struct model *m)
     struct command *command = commands_first_in(m, PHASE_ROOM);
 
     if (command == NULL || commands_first_in(m, PHASE_FLUSHING) != NULL ||
-        !cache_has_room(&m->cache, command->sector, command->count, m->reserved))
+        !cache_has_room(&m->cache, command->count, m->reserved))
         return false;
     m->counters.room_ns += (uint64_t)(m->now - command->asked);
     m->reserved += command->count;
