@@ -310,6 +310,7 @@ void fuse_mount(struct drive *d, const char *directory)
     fuse_set_log_func(log_line);
     check_machine(directory);
     session = fuse_session_new(&args, &operations, sizeof operations, NULL);
+    fuse_opt_free_args(&args);
     if (session == NULL)
         die(EXIT_MACHINE, "FUSE refuses a session");
     if (fuse_session_mount(session, directory) != 0)
