@@ -231,8 +231,8 @@ static const struct control_command {
     {"power", "on|off [writes=N] [within=MS] [keep=SHARE] [seed=N]", run_power, NULL,
      "off: the power fails, now or as planned"},
     {"cut", "", NULL, json_cut, "the last power cut, and what it took"},
-    {"errors", "off|all|read|write|flush [times=N] [for=MS] [sector=N] [count=N]", run_errors,
-     NULL, "such requests fail"},
+    {"errors", "off|all|read|write|flush [times=N] [for=MS] [sector=N] [count=N]", run_errors, NULL,
+     "such requests fail"},
     {"trace", "PATH|off", run_trace, NULL, "a record of every request; PATH is absolute"},
     {"help", "", NULL, report_commands, "all commands"},
     {"quit", "", run_quit, NULL, "ends the server"},
@@ -448,8 +448,7 @@ void control_listen(const char *path)
     listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
         listen(listener, CLIENTS) != 0)
-        die(EXIT_MACHINE, "%s: %s; name a place where a socket can be made", path,
-            strerror(errno));
+        die(EXIT_MACHINE, "%s: %s; name a place where a socket can be made", path, strerror(errno));
     umask(mask);
     atexit(remove_socket); /* also when mounting fails */
 }

@@ -258,8 +258,8 @@ static void flush_done(struct operation *o)
 /* Wait, in model time, until everything is on the media. */
 static void flush(struct drive *d)
 {
-    struct flush f = {.operation = {.request = {.kind = REQUEST_FLUSH, .honest = true},
-                                    .deliver = flush_done}};
+    struct flush f = {
+        .operation = {.request = {.kind = REQUEST_FLUSH, .honest = true}, .deliver = flush_done}};
 
     sem_init(&f.done, 0, 0);
     drive_submit(d, &f.operation);

@@ -204,16 +204,16 @@ static void on_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
         return;
     }
     if (!in_range(req, offset, (int64_t)size) ||
-        drive_read_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES,
-                           reply_pieces, req))
+        drive_read_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES, reply_pieces,
+                           req))
         return;
     t = begin(req, REQUEST_READ, offset, (int64_t)size);
     if (t != NULL)
         drive_submit(drive, &t->operation);
 }
 
-static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t size,
-                     off_t offset, struct fuse_file_info *fi)
+static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t size, off_t offset,
+                     struct fuse_file_info *fi)
 {
     struct transfer *t;
 
@@ -221,8 +221,8 @@ static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t 
     (void)fi;
     if (!in_range(req, offset, (int64_t)size))
         return;
-    if (size == 0 || drive_write_untimed(drive, offset / SECTOR_BYTES,
-                                         (int64_t)size / SECTOR_BYTES, from)) {
+    if (size == 0 ||
+        drive_write_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES, from)) {
         fuse_reply_write(req, size);
         return;
     }

@@ -71,10 +71,14 @@ static int64_t parse_size(const char *value)
 static void parse(int argc, char **argv, struct options *o)
 {
     static const struct option options[] = {
-        {"mount", required_argument, NULL, 'm'},  {"control", required_argument, NULL, 'c'},
-        {"size", required_argument, NULL, 's'},   {"write-cache", required_argument, NULL, 'w'},
-        {"timing", required_argument, NULL, 't'}, {"set", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},         {"list-parameters", no_argument, NULL, 'l'},
+        {"mount", required_argument, NULL, 'm'},
+        {"control", required_argument, NULL, 'c'},
+        {"size", required_argument, NULL, 's'},
+        {"write-cache", required_argument, NULL, 'w'},
+        {"timing", required_argument, NULL, 't'},
+        {"set", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},
+        {"list-parameters", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0},
     };
     char error[512];
@@ -121,8 +125,9 @@ static void parse(int argc, char **argv, struct options *o)
     if (!params_check(&o->params, error, sizeof error))
         die(EXIT_USAGE, "--set: %s", error);
     if (o->size / SECTOR_BYTES > model_capacity(&o->params))
-        die(EXIT_USAGE, "--size: the drive has only %lld bytes (cylinders, heads, "
-                        "zone_sectors_per_track, flash_bytes, units)",
+        die(EXIT_USAGE,
+            "--size: the drive has only %lld bytes (cylinders, heads, "
+            "zone_sectors_per_track, flash_bytes, units)",
             (long long)model_capacity(&o->params) * SECTOR_BYTES);
     if (o->write_cache != CACHE_OFF && o->params.cache_bytes == 0)
         die(EXIT_USAGE, "--write-cache: this drive has no cache (cache_bytes=0)");

@@ -526,11 +526,8 @@ static int error_of(struct rig *rig, enum request_kind kind, int64_t sector)
 static void test_errors(void)
 {
     struct rig rig;
-    struct errors errors = {.kinds = 1 << REQUEST_WRITE,
-                            .first = 1000,
-                            .end = 1001,
-                            .times = 2,
-                            .until = MODEL_NEVER};
+    struct errors errors = {
+        .kinds = 1 << REQUEST_WRITE, .first = 1000, .end = 1001, .times = 2, .until = MODEL_NEVER};
 
     rig_init(&rig, SIZE, false, NULL);
     rig_write(&rig, 1000, PAGE, 1);

@@ -116,8 +116,7 @@ static bool accepts(const char *assignment)
     char error[512];
 
     params_default(&p);
-    return params_set(&p, assignment, error, sizeof error) &&
-           params_check(&p, error, sizeof error);
+    return params_set(&p, assignment, error, sizeof error) && params_check(&p, error, sizeof error);
 }
 
 static void test_params(void)

@@ -11,7 +11,7 @@
 #define VERSIONS 1000000
 
 /* Content of a sector is its version number, repeated. */
-static uint32_t newest[SECTORS];  /* submitted */
+static uint32_t newest[SECTORS]; /* submitted */
 static uint32_t acknowledged[SECTORS];
 static uint32_t durable[SECTORS]; /* must survive a cut */
 static uint32_t frozen[SECTORS];  /* of the snapshot */
@@ -156,7 +156,7 @@ static void check_after_cut(const struct rig *rig)
 {
     for (int64_t i = 0; i < SECTORS; i++) {
         uint32_t found = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
-                                                                : media_version(rig, i);
+                                                                 : media_version(rig, i);
 
         CHECK(found >= durable[i] && found <= newest[i],
               "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
@@ -259,23 +259,40 @@ static void run(uint64_t seed, const char *const *assignments)
 
 int main(int argc, char **argv)
 {
-    static const char *const tiny[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                       "cache_bytes=131072", "merge_bytes=32768",
+    static const char *const tiny[] = {"cylinders=400",           "zone_sectors_per_track=61,37,23",
+                                       "cache_bytes=131072",      "merge_bytes=32768",
                                        "read_segment_bytes=8192", NULL};
     static const char *const fifo[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
                                        "scheduler=fifo", NULL};
-    static const char *const queued[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                         "cache_bytes=131072", "merge_bytes=32768",
-                                         "read_segment_bytes=8192", "queue_depth=8", NULL};
-    static const char *const striped[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                          "cache_bytes=131072", "merge_bytes=32768",
-                                          "read_segments=0", "queue_depth=8", "units=3",
-                                          "stripe_bytes=8192", "queued_flush=1", NULL};
-    static const char *const flash[] = {"cache_bytes=131072", "merge_bytes=32768",
-                                        "read_segments=0", "queue_depth=32", "units=8",
-                                        "stripe_bytes=4096", "queued_flush=1",
-                                        "flash_bytes=1048576", "flash_read_ns=80000",
-                                        "flash_program_ns=500000", "destage_idle_ns=100000", NULL};
+    static const char *const queued[] = {"cylinders=400",
+                                         "zone_sectors_per_track=61,37,23",
+                                         "cache_bytes=131072",
+                                         "merge_bytes=32768",
+                                         "read_segment_bytes=8192",
+                                         "queue_depth=8",
+                                         NULL};
+    static const char *const striped[] = {"cylinders=400",
+                                          "zone_sectors_per_track=61,37,23",
+                                          "cache_bytes=131072",
+                                          "merge_bytes=32768",
+                                          "read_segments=0",
+                                          "queue_depth=8",
+                                          "units=3",
+                                          "stripe_bytes=8192",
+                                          "queued_flush=1",
+                                          NULL};
+    static const char *const flash[] = {"cache_bytes=131072",
+                                        "merge_bytes=32768",
+                                        "read_segments=0",
+                                        "queue_depth=32",
+                                        "units=8",
+                                        "stripe_bytes=4096",
+                                        "queued_flush=1",
+                                        "flash_bytes=1048576",
+                                        "flash_read_ns=80000",
+                                        "flash_program_ns=500000",
+                                        "destage_idle_ns=100000",
+                                        NULL};
     static const char *const constant[] = {"constant_latency_ns=3000000", NULL};
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
 
