@@ -104,11 +104,14 @@ open_direct(int in, const char *path, int flags, mode_t mode)
 		return file;
 	if (!fall_back)
 	{
-		fprintf(stderr, "direct_cp: %s: the file system refuses O_DIRECT; --fall-back would copy "
-						"through the page cache\n", path);
+		fprintf(stderr,
+				"direct_cp: %s: the file system refuses O_DIRECT; --fall-back would copy "
+				"through the page cache\n",
+				path);
 		exit(FAILED);
 	}
-	fprintf(stderr, "direct_cp: %s: the file system refuses O_DIRECT; going through the page cache\n",
+	fprintf(stderr,
+			"direct_cp: %s: the file system refuses O_DIRECT; going through the page cache\n",
 			path);
 	return openat(in, path, flags | O_CLOEXEC, mode);
 }
@@ -222,7 +225,7 @@ same_content(int one, const char *one_name, int other, const char *other_name)
 	{
 		size = read_chunk(one, chunk, offset, one_name);
 		same = read_chunk(other, beside, offset, other_name) == size &&
-			memcmp(chunk, beside, size) == 0;
+			   memcmp(chunk, beside, size) == 0;
 		offset += (off_t) size;
 	} while (same && size == CHUNK);
 	free(chunk);
@@ -340,7 +343,8 @@ main(int argc, char **argv)
 		return USAGE;
 	}
 
-	if ((source = open_direct(AT_FDCWD, source_name, O_RDONLY, 0)) < 0 || fstat(source, &status) != 0)
+	if ((source = open_direct(AT_FDCWD, source_name, O_RDONLY, 0)) < 0 ||
+		fstat(source, &status) != 0)
 		fail("%s", source_name);
 	if (!S_ISREG(status.st_mode))
 	{
@@ -358,7 +362,8 @@ main(int argc, char **argv)
 	if (target < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
 	{
 		/* No files without a name here. */
-		if (atexit(remove_hidden) != 0 || snprintf(hidden, sizeof hidden, ".%s.direct_cp", name) >= (int) sizeof hidden)
+		if (atexit(remove_hidden) != 0 ||
+			snprintf(hidden, sizeof hidden, ".%s.direct_cp", name) >= (int) sizeof hidden)
 		{
 			hidden[0] = '\0';
 			errno = ENAMETOOLONG;

@@ -8,55 +8,55 @@ import pytest
 from wallab import paths
 
 FAULTS = {
-    "a power cut keeps the cache": ("model", "if (chance(&seed, keep)) {", "if (true) {"),
+    "a power cut keeps the cache": ("power", "if (chance(&seed, keep)) {", "if (true) {"),
     "a power cut loses what the battery keeps": (
-        "model",
+        "power",
         "    if (m->write_cache == CACHE_BATTERY)\n        m->cut.kept_sectors",
         "    if (false)\n        m->cut.kept_sectors",
     ),
     "a torn destage is not saved by the battery": (
-        "model",
+        "power",
         "m->medium->restage(m->medium->context, unit, passed);",
         "",
     ),
     "a write is never torn": (
-        "model",
-        "write_part(m, u, passed);",
-        "write_part(m, u, u->motion.count);",
+        "power",
+        "heads_write(m, u, passed);",
+        "heads_write(m, u, u->motion.count);",
     ),
     "what a cut took is not told": (
-        "model",
+        "power",
         "m->medium->lost(m->medium->context, sector, count);",
         "(void)sector;",
     ),
     "a planned cut comes a write early": (
-        "model",
+        "power",
         "--m->cut_plan.writes == 0",
         "--m->cut_plan.writes <= 1",
     ),
     "a flush does not wait": (
-        "model",
-        "enter(m, command, PHASE_FLUSHING, 0);",
-        "end_command(m, command, 0);",
+        "commands",
+        "command_enter(m, command, PHASE_FLUSHING, 0);",
+        "command_end(m, command, 0);",
     ),
     "a flush is no barrier": (
-        "model",
+        "dispatch",
         "bool barrier = !m->params.queued_flush;",
         "bool barrier = false;",
     ),
     "new writes keep a queued flush from its end": (
-        "model",
-        "first_in(m, PHASE_FLUSHING) != NULL ||",
+        "commands",
+        "commands_first_in(m, PHASE_FLUSHING) != NULL ||",
         "",
     ),
-    "FUA goes to the cache": ("model", "(r->fua && m->write_cache != CACHE_BATTERY)", "false"),
+    "FUA goes to the cache": ("dispatch", "(r->fua && m->write_cache != CACHE_BATTERY)", "false"),
     "an older version in the cache outlives a write past it": (
-        "model",
+        "heads",
         "supersede(m, first, run);",
         "",
     ),
     "commands of the same sectors meet in the drive": (
-        "model",
+        "dispatch",
         "command->sector < r->sector + r->count && r->sector",
         "false && r->sector",
     ),
@@ -66,41 +66,47 @@ FAULTS = {
         "false &&",
     ),
     "the shortest seek is taken, wherever the platter is": (
-        "model",
+        "heads",
         "if (motion.seek_ns + motion.rotate_ns < best_ns) {",
         "motion.rotate_ns = 0;\n        if (motion.seek_ns < best_ns) {",
     ),
     "a far command starves": (
-        "model",
+        "heads",
         "m->now - oldest->asked > m->params.queue_patience_ns",
         "false",
     ),
     "errors hit all sectors": (
-        "model",
+        "errors",
         "r->kind != REQUEST_FLUSH && (r->sector >= e->end",
         "false && (r->sector >= e->end",
     ),
     "the wait for the sector is not counted": (
-        "model",
+        "heads",
         "c->rotate_ns += (uint64_t)motion->rotate_ns;",
         "",
     ),
     "the controller takes no time": (
-        "model",
-        "enter(m, command, PHASE_OVERHEAD, m->params.command_overhead_ns);",
-        "enter(m, command, PHASE_OVERHEAD, 0);",
+        "dispatch",
+        "command_enter(m, command, PHASE_OVERHEAD, m->params.command_overhead_ns);",
+        "command_enter(m, command, PHASE_OVERHEAD, 0);",
     ),
     "the cache has no limit": ("cache", "<= c->capacity;", ">= 0;"),
+    "what a rewrite replaces counts as room": (
+        "commands",
+        "!cache_has_room(&m->cache, command->count, m->reserved)",
+        "!cache_has_room(&m->cache, command->count -\n"
+        "        sectors_within(&m->cache.dirty, command->sector, command->count), m->reserved)",
+    ),
     "a read misses what is being destaged": (
-        "content",
+        "sectordata",
         "        if (first < last)\n            memcpy(to + bytes(first - r->sector),\n"
         "                   staged_at",
         "        if (false)\n            memcpy(to + bytes(first - r->sector),\n"
         "                   staged_at",
     ),
     "restore keeps the changes": (
-        "store",
-        "    sectors_clear(&s->changed);\n    return",
+        "image",
+        "    sectors_clear(&image->changed);\n    return",
         "    return",
     ),
     "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
@@ -128,8 +134,9 @@ def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
     return program
 
 
-MODEL = ("cache", "content", "counters", "geometry", "histogram", "mechanism", "model", "params",
-         "readahead", "scheduler", "sectors", "seek", "store")  # fmt: skip
+MODEL = ("cache", "commands", "counters", "destage", "dispatch", "errors", "events", "geometry",
+         "heads", "histogram", "image", "mechanism", "model", "params", "power", "readahead",
+         "scheduler", "sectordata", "sectors", "seek")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 import nbdserver
 import pytest
 
+from wallab import paths
 from wallab.drives.control import DriveControl
 from wallab.errors import LabError
 
@@ -115,6 +116,51 @@ def test_another_profile_and_errors(served: tuple[NbdClient, DriveControl]) -> N
     assert client.write(1, b"c") == 0
     with pytest.raises(LabError, match="rpm"):
         control.ask("profile rpm=3")
+
+
+def test_help_and_readme_name_the_same_commands(served: tuple[NbdClient, DriveControl]) -> None:
+    _, control = served
+    control_section = (paths.DRIVE / "README.md").read_text().split("## Control")[1]
+    table = control_section.split("\n## ")[0]
+    documented = {
+        line.removeprefix("| `").split("`")[0].split()[0]
+        for line in table.splitlines()
+        if line.startswith("| `")
+    }
+    commands = control.ask("help")["commands"]
+    assert {command["name"] for command in commands} == documented
+    assert all(command["help"] for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("command", "refusal"),
+    [
+        ("timing maybe", "expected: timing on|off"),
+        ("write-cache battery2", "expected: write-cache off|on|battery"),
+        ("destage", "expected: destage pause|resume"),
+        ("power of", r"expected: power on|off \[writes=N\]"),
+        ("power off keep=2", "keep=SHARE"),
+        ("errors flush times=x", r"expected: errors off|all|read|write|flush \[times=N\]"),
+        ("trace here", "expected: trace PATH|off"),
+        ("nosuch", "there are: state, counters, .*, help, quit"),
+        ("", "there are: state"),
+    ],
+)
+def test_what_is_not_understood_is_explained(
+    served: tuple[NbdClient, DriveControl], command: str, refusal: str
+) -> None:
+    _, control = served
+    with pytest.raises(LabError, match=refusal.replace("|", r"\|")):
+        control.ask(command)
+
+
+@pytest.mark.parametrize("mode", ["off", "on", "battery"])
+def test_state_names_the_write_cache_as_it_was_set(
+    served: tuple[NbdClient, DriveControl], mode: str
+) -> None:
+    _, control = served
+    control.ask(f"write-cache {mode}")
+    assert control.ask("state")["write_cache"] == mode
 
 
 def test_bad_settings_are_named(plugin: Path, tmp_path: Path) -> None:

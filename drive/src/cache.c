@@ -23,9 +23,9 @@ int64_t cache_used(const struct cache *c)
     return c->dirty.members + c->staged_sectors;
 }
 
-bool cache_has_room(const struct cache *c, int64_t sector, int64_t count, int64_t reserved)
+bool cache_has_room(const struct cache *c, int64_t count, int64_t reserved)
 {
-    return cache_used(c) + reserved + count - sectors_within(&c->dirty, sector, count) <= c->capacity;
+    return cache_used(c) + reserved + count <= c->capacity;
 }
 
 /* End of the staged extent that holds the sector; the sector itself if none does. */

@@ -32,8 +32,12 @@ void cache_free(struct cache *c);
 void cache_adopt(struct cache *c, const struct params *p);
 
 int64_t cache_used(const struct cache *c);
-/* Besides what is reserved for writes on their way into it. */
-bool cache_has_room(const struct cache *c, int64_t sector, int64_t count, int64_t reserved);
+
+/*
+ * Besides what is reserved for writes on their way into it. A rewrite needs as much: what it
+ * replaces is in the cache until its own bytes have come, and may be under way to the media then.
+ */
+bool cache_has_room(const struct cache *c, int64_t count, int64_t reserved);
 
 /* All of the range is in the cache: a read needs no media. */
 bool cache_holds(const struct cache *c, int64_t sector, int64_t count);

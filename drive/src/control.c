@@ -1,5 +1,6 @@
 #include "control.h"
 
+#include "json.h"
 #include "message.h"
 
 #include <errno.h>
@@ -35,22 +36,37 @@ static atomic_bool stopped;
 
 /* --- commands -------------------------------------------------------------------------- */
 
-/* "on" and its opposite; -1: neither. */
-static int switch_of(const char *word, const char *on, const char *off)
-{
-    return strcmp(word, on) == 0 ? 1 : strcmp(word, off) == 0 ? 0 : -1;
-}
+/* What a command returns that cannot be understood: the answer says how it is written. */
+static const char misused[] = "";
 
-static const char *run_switch(char *argument, const char *on, const char *off,
+static const char *run_switch(const char *word, const char *on, const char *off,
                               const char *(*set)(struct drive *, bool))
 {
-    static char expected[64];
-    int value = switch_of(argument, on, off);
+    bool is_on = strcmp(word, on) == 0;
 
-    if (value >= 0)
-        return set(drive, value == 1);
-    snprintf(expected, sizeof expected, "expected %s or %s", on, off);
-    return expected;
+    return is_on || strcmp(word, off) == 0 ? set(drive, is_on) : misused;
+}
+
+static const char *run_timing(char *word)
+{
+    return run_switch(word, "on", "off", drive_timing);
+}
+
+static const char *run_flush_lies(char *word)
+{
+    return run_switch(word, "on", "off", drive_flush_lies);
+}
+
+static const char *run_destage(char *word)
+{
+    return run_switch(word, "resume", "pause", drive_destage);
+}
+
+static const char *run_write_cache(char *word)
+{
+    enum write_cache state;
+
+    return write_cache_named(word, &state) ? drive_write_cache(drive, state) : misused;
 }
 
 /* "key=12" with a number in [minimum, maximum] -> value. */
@@ -79,20 +95,6 @@ static bool share_of(const char *word, const char *key, double *value)
     return *end == '\0' && *value >= 0 && *value <= 1;
 }
 
-static const char *run_write_cache(const char *argument)
-{
-    if (strcmp(argument, "battery") == 0)
-        return drive_write_cache(drive, CACHE_BATTERY);
-    switch (switch_of(argument, "on", "off")) {
-    case 1:
-        return drive_write_cache(drive, CACHE_ON);
-    case 0:
-        return drive_write_cache(drive, CACHE_OFF);
-    default:
-        return "expected off, on or battery";
-    }
-}
-
 static const char *run_power(char *argument)
 {
     struct cut_plan plan = {.seed = 1};
@@ -103,7 +105,7 @@ static const char *run_power(char *argument)
     if (strcmp(word, "on") == 0 && rest == NULL)
         return drive_power_on(drive);
     if (strcmp(word, "off") != 0)
-        return "expected: power on, or power off [writes=N] [within=MS] [keep=SHARE] [seed=N]";
+        return misused;
     while ((word = strsep(&rest, " ")) != NULL) {
         if (number_of(word, "writes", 1, INT64_MAX, &value))
             plan.writes = value;
@@ -120,9 +122,6 @@ static const char *run_power(char *argument)
 
 static const char *run_errors(char *argument)
 {
-    static const char *const usage =
-        "expected: errors off, or errors all|read|write|flush [times=N] [for=MS] [sector=N] "
-        "[count=N]";
     struct errors errors = {.end = INT64_MAX, .times = INT64_MAX, .until = MODEL_NEVER};
     char *rest = argument;
     char *word = strsep(&rest, " ");
@@ -140,7 +139,7 @@ static const char *run_errors(char *argument)
     else if (strcmp(word, "flush") == 0)
         errors.kinds = 1 << REQUEST_FLUSH;
     else
-        return usage;
+        return misused;
     while ((word = strsep(&rest, " ")) != NULL) {
         if (number_of(word, "times", 1, INT64_MAX - 1, &value))
             errors.times = value;
@@ -151,7 +150,7 @@ static const char *run_errors(char *argument)
         else if (number_of(word, "count", 1, INT64_MAX / 2, &value))
             count = value;
         else
-            return usage;
+            return misused;
     }
     if (count > 0)
         errors.end = errors.first + count;
@@ -174,83 +173,142 @@ static const char *run_profile(char *argument)
     return drive_profile(drive, &params);
 }
 
-static const char *run_trace(const char *argument)
+static const char *run_trace(char *argument)
 {
     if (strcmp(argument, "off") == 0)
         return drive_trace(drive, NULL);
     if (argument[0] != '/')
-        return "expected an absolute path, or off";
+        return misused;
     return drive_trace(drive, argument);
+}
+
+static const char *run_reset(char *nothing)
+{
+    (void)nothing;
+    drive_reset(drive);
+    return NULL;
+}
+
+static const char *run_snapshot(char *nothing)
+{
+    (void)nothing;
+    return drive_snapshot(drive);
+}
+
+static const char *run_restore(char *nothing)
+{
+    (void)nothing;
+    return drive_restore(drive);
+}
+
+static const char *run_quit(char *nothing)
+{
+    (void)nothing;
+    quitting = true;
+    return NULL;
+}
+
+static void report_commands(struct drive *d, FILE *out);
+
+/* A command acts, or reports. */
+static const struct control_command {
+    const char *name;
+    const char *arguments;
+    const char *(*run)(char *arguments); /* NULL, or what is wrong */
+    void (*report)(struct drive *d, FILE *out);
+    const char *help;
+} commands[] = {
+    {"state", "", NULL, json_state, "switches, sizes, parameters"},
+    {"counters", "", NULL, json_counters, "counters since the start or reset, and lateness"},
+    {"reset", "", run_reset, NULL, "counters and lateness to zero"},
+    {"timing", "on|off", run_timing, NULL, "off: everything completes at once"},
+    {"write-cache", "off|on|battery", run_write_cache, NULL, "off returns when it is empty"},
+    {"flush-lies", "on|off", run_flush_lies, NULL, "on: a flush does not wait for the media"},
+    {"destage", "pause|resume", run_destage, NULL, "pause: the cache is not emptied unasked"},
+    {"profile", "KEY=VALUE ...", run_profile, NULL, "become a drive with these parameters"},
+    {"snapshot", "", run_snapshot, NULL, "the present content is what restore returns to"},
+    {"restore", "", run_restore, NULL, "content of the snapshot"},
+    {"power", "on|off [writes=N] [within=MS] [keep=SHARE] [seed=N]", run_power, NULL,
+     "off: the power fails, now or as planned"},
+    {"cut", "", NULL, json_cut, "the last power cut, and what it took"},
+    {"errors", "off|all|read|write|flush [times=N] [for=MS] [sector=N] [count=N]", run_errors, NULL,
+     "such requests fail"},
+    {"trace", "PATH|off", run_trace, NULL, "a record of every request; PATH is absolute"},
+    {"help", "", NULL, report_commands, "all commands"},
+    {"quit", "", run_quit, NULL, "ends the server"},
+};
+
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static void report_commands(struct drive *d, FILE *out)
+{
+    (void)d;
+    fputs("\"commands\":[", out);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        fputs(i == 0 ? "{\"name\":" : ",{\"name\":", out);
+        json_text(commands[i].name, out);
+        fputs(",\"arguments\":", out);
+        json_text(commands[i].arguments, out);
+        fputs(",\"help\":", out);
+        json_text(commands[i].help, out);
+        fputc('}', out);
+    }
+    fputc(']', out);
+}
+
+static const struct control_command *command_named(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
 }
 
 static void print_error(const char *problem, FILE *out)
 {
-    fputs("{\"ok\":false,\"error\":\"", out);
-    for (const char *c = problem; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            fputc('\\', out);
-        if ((unsigned char)*c >= 0x20)
-            fputc(*c, out);
-    }
+    fputs("{\"ok\":false,\"error\":", out);
+    json_text(problem, out);
+    fputs("}\n", out);
+}
+
+static void print_unknown(FILE *out)
+{
+    fputs("{\"ok\":false,\"error\":\"unknown command; there are: ", out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "%s%s", i == 0 ? "" : ", ", commands[i].name);
     fputs("\"}\n", out);
+}
+
+static void print_usage(const struct control_command *command, FILE *out)
+{
+    fprintf(out, "{\"ok\":false,\"error\":\"expected: %s %s\"}\n", command->name,
+            command->arguments);
 }
 
 static void run_command(char *line, FILE *out)
 {
-    char *argument = strchr(line, ' ');
+    char *arguments = line;
+    const struct control_command *command = command_named(strsep(&arguments, " "));
     const char *problem = NULL;
-    void (*report)(struct drive *, FILE *) = NULL;
 
-    if (argument != NULL)
-        *argument++ = '\0';
-    else
-        argument = line + strlen(line);
-
-    if (strcmp(line, "state") == 0) {
-        report = drive_state_json;
-    } else if (strcmp(line, "counters") == 0) {
-        report = drive_counters_json;
-    } else if (strcmp(line, "reset") == 0) {
-        drive_reset(drive);
-    } else if (strcmp(line, "timing") == 0) {
-        problem = run_switch(argument, "on", "off", drive_timing);
-    } else if (strcmp(line, "write-cache") == 0) {
-        problem = run_write_cache(argument);
-    } else if (strcmp(line, "flush-lies") == 0) {
-        problem = run_switch(argument, "on", "off", drive_flush_lies);
-    } else if (strcmp(line, "destage") == 0) {
-        problem = run_switch(argument, "resume", "pause", drive_destage);
-    } else if (strcmp(line, "profile") == 0) {
-        problem = run_profile(argument);
-    } else if (strcmp(line, "snapshot") == 0) {
-        problem = drive_snapshot(drive);
-    } else if (strcmp(line, "restore") == 0) {
-        problem = drive_restore(drive);
-    } else if (strcmp(line, "power") == 0) {
-        problem = run_power(argument);
-    } else if (strcmp(line, "cut") == 0) {
-        report = drive_cut_json;
-    } else if (strcmp(line, "errors") == 0) {
-        problem = run_errors(argument);
-    } else if (strcmp(line, "trace") == 0) {
-        problem = run_trace(argument);
-    } else if (strcmp(line, "quit") == 0) {
-        quitting = true;
-    } else {
-        problem = "unknown command; there are: state, counters, reset, timing, write-cache, "
-                  "flush-lies, destage, profile, snapshot, restore, power, cut, errors, trace, quit";
-    }
-
-    if (problem != NULL) {
-        print_error(problem, out);
+    if (command == NULL) {
+        print_unknown(out);
         return;
     }
-    fputs("{\"ok\":true", out);
-    if (report != NULL) {
-        fputc(',', out);
-        report(drive, out);
+    if (command->run != NULL)
+        problem = command->run(arguments != NULL ? arguments : line + strlen(line));
+    if (problem == misused) {
+        print_usage(command, out);
+    } else if (problem != NULL) {
+        print_error(problem, out);
+    } else {
+        fputs("{\"ok\":true", out);
+        if (command->report != NULL) {
+            fputc(',', out);
+            command->report(drive, out);
+        }
+        fputs("}\n", out);
     }
-    fputs("}\n", out);
 }
 
 /* --- connections ----------------------------------------------------------------------- */
@@ -390,8 +448,7 @@ void control_listen(const char *path)
     listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
         listen(listener, CLIENTS) != 0)
-        die(EXIT_MACHINE, "%s: %s; name a place where a socket can be made", path,
-            strerror(errno));
+        die(EXIT_MACHINE, "%s: %s; name a place where a socket can be made", path, strerror(errno));
     umask(mask);
     atexit(remove_socket); /* also when mounting fails */
 }

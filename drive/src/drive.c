@@ -3,7 +3,6 @@
 #include "process.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +40,9 @@ static void record(struct drive *d, const struct request *r, int64_t delivered)
 
 static void destaged(void *context, const struct request *r)
 {
-    /* content.c gave its own context; the drive is around it. */
-    struct content *content = context;
-    struct drive *d = (struct drive *)(void *)((char *)content - offsetof(struct drive, content));
+    /* sectordata.c gave its own context; the drive is around it. */
+    struct sectordata *data = context;
+    struct drive *d = (struct drive *)(void *)((char *)data - offsetof(struct drive, data));
 
     record(d, r, r->done);
 }
@@ -51,7 +50,7 @@ static void destaged(void *context, const struct request *r)
 /* Sectors that a power cut has taken; what cannot be remembered is still counted by the model. */
 static void lost(void *context, int64_t sector, int64_t count)
 {
-    struct drive *d = (struct drive *)(void *)((char *)context - offsetof(struct drive, content));
+    struct drive *d = (struct drive *)(void *)((char *)context - offsetof(struct drive, data));
     struct extent *last;
 
     if (d->lost_cut != d->model.cut.number) {
@@ -92,11 +91,11 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &cond);
     pthread_cond_init(&d->admitting, &cond);
-    if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->content.medium) ||
-        !content_init(&d->content, size, p, &d->model.cache))
+    if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->data.medium) ||
+        !sectordata_init(&d->data, size, p, &d->model.cache))
         return false;
-    d->content.medium.destaged = destaged;
-    d->content.medium.lost = lost;
+    d->data.medium.destaged = destaged;
+    d->data.medium.lost = lost;
     model_advance(&d->model, drive_clock());
     return true;
 }
@@ -235,7 +234,7 @@ bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
     bool done;
 
     pthread_mutex_lock(&d->lock);
-    pieces = store_pieces(&d->content.media, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
+    pieces = image_pieces(&d->data.image, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
                           (int)(sizeof piece / sizeof piece[0]));
     done = pieces >= 0 && submit_untimed(d, &r);
     if (done)
@@ -259,8 +258,8 @@ static void flush_done(struct operation *o)
 /* Wait, in model time, until everything is on the media. */
 static void flush(struct drive *d)
 {
-    struct flush f = {.operation = {.request = {.kind = REQUEST_FLUSH, .honest = true},
-                                    .deliver = flush_done}};
+    struct flush f = {
+        .operation = {.request = {.kind = REQUEST_FLUSH, .honest = true}, .deliver = flush_done}};
 
     sem_init(&f.done, 0, 0);
     drive_submit(d, &f.operation);
@@ -339,7 +338,7 @@ const char *drive_profile(struct drive *d, const struct params *params)
         problem = in_flight;
     } else {
         model_settle(&d->model);
-        if (content_adopt(&d->content, params))
+        if (sectordata_adopt(&d->data, params))
             model_set_params(&d->model, params);
         else
             problem = "not enough memory";
@@ -357,7 +356,7 @@ const char *drive_snapshot(struct drive *d)
         problem = in_flight;
     } else {
         model_settle(&d->model);
-        store_snapshot(&d->content.media);
+        image_snapshot(&d->data.image);
     }
     unlock_and_deliver(d);
     return problem;
@@ -370,11 +369,11 @@ const char *drive_restore(struct drive *d)
     lock_at_present(d);
     if (d->model.in_flight > 0) {
         problem = in_flight;
-    } else if (!d->content.media.snapshot) {
+    } else if (!d->data.image.snapshot) {
         problem = "there is no snapshot";
     } else {
         model_forget_cache(&d->model);
-        store_restore(&d->content.media);
+        image_restore(&d->data.image);
     }
     unlock_and_deliver(d);
     return problem;
@@ -442,81 +441,4 @@ const char *drive_trace(struct drive *d, const char *path)
         d->trace_lost = lost;
     pthread_mutex_unlock(&d->record_lock);
     return NULL;
-}
-
-/* --- reports --------------------------------------------------------------------------- */
-
-static const char *const write_cache_names[] = {"off", "on", "battery"};
-
-void drive_state_json(struct drive *d, FILE *out)
-{
-    const struct model *m = &d->model;
-
-    pthread_mutex_lock(&d->lock);
-    fprintf(out, "\"size\":%" PRId64 ",\"power\":\"%s\",\"timing\":\"%s\",\"write_cache\":\"%s\"",
-            d->size, m->power ? "on" : "off", m->timing ? "on" : "off",
-            write_cache_names[m->write_cache]);
-    fprintf(out, ",\"flush_lies\":\"%s\",\"destage\":\"%s\",\"in_flight\":%" PRId64,
-            m->flush_lies ? "on" : "off", m->destage_paused ? "paused" : "running", m->in_flight);
-    fprintf(out, ",\"cuts\":%" PRId64 ",\"cut_planned\":%s,\"errors\":\"%s\"", m->cut.number,
-            m->cut_planned ? "true" : "false", m->errors.kinds != 0 ? "on" : "off");
-    fprintf(out, ",\"dirty_bytes\":%" PRId64 ",\"snapshot\":%s", model_dirty_bytes(m),
-            d->content.media.snapshot ? "true" : "false");
-    fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
-            store_base_bytes(&d->content.media), store_overlay_bytes(&d->content.media));
-    fprintf(out, ",\"capacity_bytes\":%" PRId64 ",\"revolution_ns\":%" PRId64,
-            model_capacity(&m->params) * SECTOR_BYTES, params_revolution_ns(&m->params));
-    fprintf(out, ",\"now_ns\":%" PRId64, drive_clock());
-    fprintf(out, ",\"realtime\":%s,\"memory_locked\":%s,\"io_flusher\":%s",
-            d->realtime ? "true" : "false", process_is_locked() ? "true" : "false",
-            process_is_io_flusher() ? "true" : "false");
-    pthread_mutex_lock(&d->record_lock);
-    fprintf(out, ",\"trace\":\"%s\",\"trace_lost\":%" PRIu64, d->trace_path, d->trace_lost);
-    pthread_mutex_unlock(&d->record_lock);
-    fprintf(out, ",\"parameters\":{");
-    params_json(&m->params, out);
-    fputc('}', out);
-    pthread_mutex_unlock(&d->lock);
-}
-
-void drive_counters_json(struct drive *d, FILE *out)
-{
-    pthread_mutex_lock(&d->lock);
-    fputs("\"counters\":{", out);
-    counters_json(&d->model.counters, out);
-    fprintf(out, ",\"dirty_bytes\":%" PRId64, model_dirty_bytes(&d->model));
-    pthread_mutex_lock(&d->record_lock);
-    fprintf(out,
-            "},\"lateness\":{\"count\":%" PRIu64 ",\"p50_ns\":%" PRId64 ",\"p99_ns\":%" PRId64
-            ",\"max_ns\":%" PRId64 "}",
-            d->lateness.count, histogram_quantile(&d->lateness, 0.5),
-            histogram_quantile(&d->lateness, 0.99), d->lateness.maximum);
-    pthread_mutex_unlock(&d->record_lock);
-    pthread_mutex_unlock(&d->lock);
-}
-
-void drive_cut_json(struct drive *d, FILE *out)
-{
-    const struct cut *cut = &d->model.cut;
-
-    pthread_mutex_lock(&d->lock);
-    fprintf(out, "\"number\":%" PRId64 ",\"at_ns\":%" PRId64 ",\"failed\":%" PRId64, cut->number,
-            cut->at, cut->failed);
-    fprintf(out, ",\"lost_sectors\":%" PRId64 ",\"kept_sectors\":%" PRId64, cut->lost_sectors,
-            cut->kept_sectors);
-    if (cut->torn_count > 0)
-        fprintf(out,
-                ",\"torn\":{\"kind\":\"%s\",\"sector\":%" PRId64 ",\"count\":%" PRId64
-                ",\"passed\":%" PRId64 "}",
-                cut->torn == REQUEST_WRITE ? "write" : "destage", cut->torn_sector,
-                cut->torn_count, cut->torn_passed);
-    else
-        fputs(",\"torn\":null", out);
-    fputs(",\"lost\":[", out);
-    if (d->lost_cut == cut->number)
-        for (size_t i = 0; i < d->lost_count; i++)
-            fprintf(out, "%s[%" PRId64 ",%" PRId64 "]", i == 0 ? "" : ",", d->lost[i].sector,
-                    d->lost[i].count);
-    fputc(']', out);
-    pthread_mutex_unlock(&d->lock);
 }

@@ -2,7 +2,7 @@
 #ifndef DRIVE_H
 #define DRIVE_H
 
-#include "content.h"
+#include "sectordata.h"
 #include "histogram.h"
 #include "model.h"
 #include "trace.h"
@@ -32,7 +32,7 @@ struct drive {
     int64_t armed; /* when the timer thread looks again */
     int64_t size;
     struct model model;
-    struct content content;
+    struct sectordata data;
     struct extent *lost; /* by power cut number lost_cut */
     size_t lost_count;
     size_t lost_room;
@@ -78,10 +78,5 @@ const char *drive_power_on(struct drive *d);
 const char *drive_errors(struct drive *d, const struct errors *errors);
 const char *drive_trace(struct drive *d, const char *path);
 void drive_reset(struct drive *d);
-
-/* Members of a JSON object, without the braces. */
-void drive_state_json(struct drive *d, FILE *out);
-void drive_counters_json(struct drive *d, FILE *out);
-void drive_cut_json(struct drive *d, FILE *out);
 
 #endif

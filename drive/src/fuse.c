@@ -36,7 +36,7 @@ static void attributes(fuse_ino_t inode, struct stat *st)
     st->st_ino = inode;
     st->st_uid = getuid();
     st->st_gid = getgid();
-    st->st_blksize = STORE_PAGE;
+    st->st_blksize = IMAGE_PAGE;
     if (inode == DISK_INODE) {
         st->st_mode = S_IFREG | 0600;
         st->st_nlink = 1;
@@ -204,16 +204,16 @@ static void on_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
         return;
     }
     if (!in_range(req, offset, (int64_t)size) ||
-        drive_read_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES,
-                           reply_pieces, req))
+        drive_read_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES, reply_pieces,
+                           req))
         return;
     t = begin(req, REQUEST_READ, offset, (int64_t)size);
     if (t != NULL)
         drive_submit(drive, &t->operation);
 }
 
-static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t size,
-                     off_t offset, struct fuse_file_info *fi)
+static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t size, off_t offset,
+                     struct fuse_file_info *fi)
 {
     struct transfer *t;
 
@@ -221,8 +221,8 @@ static void on_write(fuse_req_t req, fuse_ino_t inode, const char *from, size_t 
     (void)fi;
     if (!in_range(req, offset, (int64_t)size))
         return;
-    if (size == 0 || drive_write_untimed(drive, offset / SECTOR_BYTES,
-                                         (int64_t)size / SECTOR_BYTES, from)) {
+    if (size == 0 ||
+        drive_write_untimed(drive, offset / SECTOR_BYTES, (int64_t)size / SECTOR_BYTES, from)) {
         fuse_reply_write(req, size);
         return;
     }
@@ -247,10 +247,10 @@ static void on_fsync(fuse_req_t req, fuse_ino_t inode, int datasync, struct fuse
 
 static void on_statfs(fuse_req_t req, fuse_ino_t inode)
 {
-    struct statvfs st = {.f_bsize = STORE_PAGE, .f_frsize = STORE_PAGE, .f_namemax = 255};
+    struct statvfs st = {.f_bsize = IMAGE_PAGE, .f_frsize = IMAGE_PAGE, .f_namemax = 255};
 
     (void)inode;
-    st.f_blocks = (fsblkcnt_t)(drive->size / STORE_PAGE);
+    st.f_blocks = (fsblkcnt_t)(drive->size / IMAGE_PAGE);
     fuse_reply_statfs(req, &st);
 }
 
@@ -310,6 +310,7 @@ void fuse_mount(struct drive *d, const char *directory)
     fuse_set_log_func(log_line);
     check_machine(directory);
     session = fuse_session_new(&args, &operations, sizeof operations, NULL);
+    fuse_opt_free_args(&args);
     if (session == NULL)
         die(EXIT_MACHINE, "FUSE refuses a session");
     if (fuse_session_mount(session, directory) != 0)

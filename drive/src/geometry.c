@@ -55,8 +55,7 @@ int64_t geometry_wait(const struct geometry *g, const struct place *at, int64_t 
     return wait < 0 ? wait + g->revolution_ns : wait;
 }
 
-int64_t geometry_pass(const struct geometry *g, int64_t sectors_per_track, int64_t from,
-                      int64_t to)
+int64_t geometry_pass(const struct geometry *g, int64_t sectors_per_track, int64_t from, int64_t to)
 {
     return to * g->revolution_ns / sectors_per_track - from * g->revolution_ns / sectors_per_track;
 }

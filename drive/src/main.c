@@ -61,20 +61,24 @@ static int64_t parse_size(const char *value)
 
     errno = 0;
     size = strtoll(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || size <= 0 || size % STORE_PAGE != 0 ||
+    if (errno != 0 || end == value || *end != '\0' || size <= 0 || size % IMAGE_PAGE != 0 ||
         size > INT64_C(1) << 44)
         die(EXIT_USAGE, "--size: \"%s\" is no number of bytes that is a multiple of %d", value,
-            STORE_PAGE);
+            IMAGE_PAGE);
     return size;
 }
 
 static void parse(int argc, char **argv, struct options *o)
 {
     static const struct option options[] = {
-        {"mount", required_argument, NULL, 'm'},  {"control", required_argument, NULL, 'c'},
-        {"size", required_argument, NULL, 's'},   {"write-cache", required_argument, NULL, 'w'},
-        {"timing", required_argument, NULL, 't'}, {"set", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},         {"list-parameters", no_argument, NULL, 'l'},
+        {"mount", required_argument, NULL, 'm'},
+        {"control", required_argument, NULL, 'c'},
+        {"size", required_argument, NULL, 's'},
+        {"write-cache", required_argument, NULL, 'w'},
+        {"timing", required_argument, NULL, 't'},
+        {"set", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},
+        {"list-parameters", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0},
     };
     char error[512];
@@ -94,10 +98,8 @@ static void parse(int argc, char **argv, struct options *o)
             o->size = parse_size(optarg);
             break;
         case 'w':
-            if (strcmp(optarg, "battery") == 0)
-                o->write_cache = CACHE_BATTERY;
-            else
-                o->write_cache = parse_switch("--write-cache", optarg) ? CACHE_ON : CACHE_OFF;
+            if (!write_cache_named(optarg, &o->write_cache))
+                die(EXIT_USAGE, "--write-cache: \"%s\" is not " WRITE_CACHE_NAMES, optarg);
             break;
         case 't':
             o->timing = parse_switch("--timing", optarg);
@@ -123,8 +125,9 @@ static void parse(int argc, char **argv, struct options *o)
     if (!params_check(&o->params, error, sizeof error))
         die(EXIT_USAGE, "--set: %s", error);
     if (o->size / SECTOR_BYTES > model_capacity(&o->params))
-        die(EXIT_USAGE, "--size: the drive has only %lld bytes (cylinders, heads, "
-                        "zone_sectors_per_track, flash_bytes, units)",
+        die(EXIT_USAGE,
+            "--size: the drive has only %lld bytes (cylinders, heads, "
+            "zone_sectors_per_track, flash_bytes, units)",
             (long long)model_capacity(&o->params) * SECTOR_BYTES);
     if (o->write_cache != CACHE_OFF && o->params.cache_bytes == 0)
         die(EXIT_USAGE, "--write-cache: this drive has no cache (cache_bytes=0)");

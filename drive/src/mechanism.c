@@ -62,14 +62,15 @@ int64_t mechanism_walk(const struct mechanism *m, int64_t sector, int64_t count,
             if (limit > now)
                 through = (limit - now) * at.sectors_per_track / g->revolution_ns;
             while (through < run && now + geometry_pass(g, at.sectors_per_track, at.sector,
-                                                        at.sector + through + 1) <= limit)
+                                                        at.sector + through + 1) <=
+                                        limit)
                 through++;
-            while (through > 0 && now + geometry_pass(g, at.sectors_per_track, at.sector,
-                                                      at.sector + through) > limit)
+            while (through > 0 &&
+                   now + geometry_pass(g, at.sectors_per_track, at.sector, at.sector + through) >
+                       limit)
                 through--;
             if (through > 0)
-                *end = now + geometry_pass(g, at.sectors_per_track, at.sector,
-                                           at.sector + through);
+                *end = now + geometry_pass(g, at.sectors_per_track, at.sector, at.sector + through);
             return passed + through;
         }
         passed += run;

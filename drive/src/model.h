@@ -14,10 +14,11 @@
 #include "mechanism.h"
 #include "readahead.h"
 #include "scheduler.h"
+#include "writecache.h"
 
 #define MODEL_NEVER INT64_MAX
 
-/* Where the bytes are. The model says when they move; see content.c. */
+/* Where the bytes are. The model says when they move; see sectordata.c. */
 struct medium {
     void *context;
     /* Newest content of a read request -> its data (which may be NULL: none wanted). */
@@ -59,7 +60,7 @@ struct command {
     enum request_kind kind;
     int64_t sector;
     int64_t count;
-    bool through;             /* a write that goes to the media before it completes */
+    bool through; /* a write that goes to the media before it completes */
     uint64_t number;
     int64_t asked;            /* when it began to wait for room or heads */
     uint32_t wanted;          /* a bit for each unit that has not begun its part */
@@ -67,8 +68,6 @@ struct command {
     struct request_list list; /* in order of sectors */
     struct request record;    /* its times */
 };
-
-enum write_cache { CACHE_OFF, CACHE_ON, CACHE_BATTERY };
 
 /* A power cut to come. */
 struct cut_plan {
@@ -82,9 +81,9 @@ struct cut_plan {
 struct cut {
     int64_t number; /* cuts so far */
     int64_t at;
-    int64_t failed;       /* requests that it ended */
-    int64_t lost_sectors; /* of the cache */
-    int64_t kept_sectors; /* of the cache, on the media now or saved by the battery */
+    int64_t failed;         /* requests that it ended */
+    int64_t lost_sectors;   /* of the cache */
+    int64_t kept_sectors;   /* of the cache, on the media now or saved by the battery */
     enum request_kind torn; /* write or destage, if count > 0: what was under the head */
     int64_t torn_sector;
     int64_t torn_count;
@@ -93,11 +92,11 @@ struct cut {
 
 /* Requests that shall fail with EIO. */
 struct errors {
-    unsigned kinds;  /* 1 << request_kind each; 0: none */
-    int64_t first;   /* reads and writes that touch the sectors [first, end) */
+    unsigned kinds; /* 1 << request_kind each; 0: none */
+    int64_t first;  /* reads and writes that touch the sectors [first, end) */
     int64_t end;
-    int64_t times;   /* how many more; INT64_MAX: all */
-    int64_t until;   /* MODEL_NEVER: for ever */
+    int64_t times; /* how many more; INT64_MAX: all */
+    int64_t until; /* MODEL_NEVER: for ever */
 };
 
 enum heads_task { HEADS_FREE, HEADS_COMMAND, HEADS_STREAM, HEADS_DESTAGE };

@@ -26,19 +26,6 @@ static void load(void)
     params_default(&params);
 }
 
-static int set_write_cache(const char *value)
-{
-    static const char *const names[] = {"off", "on", "battery"};
-
-    for (int i = 0; i < 3; i++)
-        if (strcmp(value, names[i]) == 0) {
-            write_cache = (enum write_cache)i;
-            return 0;
-        }
-    nbdkit_error("write-cache: expected off, on or battery, not \"%s\"", value);
-    return -1;
-}
-
 static int config(const char *key, const char *value)
 {
     char assignment[2048];
@@ -52,8 +39,12 @@ static int config(const char *key, const char *value)
         size = nbdkit_parse_size(value);
         return size < 0 ? -1 : 0;
     }
-    if (strcmp(key, "write-cache") == 0)
-        return set_write_cache(value);
+    if (strcmp(key, "write-cache") == 0) {
+        if (write_cache_named(value, &write_cache))
+            return 0;
+        nbdkit_error("write-cache: expected " WRITE_CACHE_NAMES ", not \"%s\"", value);
+        return -1;
+    }
     if (strcmp(key, "timing") == 0) {
         int on = nbdkit_parse_bool(value);
 
@@ -82,8 +73,8 @@ static int config_complete(void)
         nbdkit_error("%s", error);
         return -1;
     }
-    if (size % STORE_PAGE != 0 || size / SECTOR_BYTES > model_capacity(&params)) {
-        nbdkit_error("size: a multiple of %d, at most the %lld bytes of the drive", STORE_PAGE,
+    if (size % IMAGE_PAGE != 0 || size / SECTOR_BYTES > model_capacity(&params)) {
+        nbdkit_error("size: a multiple of %d, at most the %lld bytes of the drive", IMAGE_PAGE,
                      (long long)model_capacity(&params) * SECTOR_BYTES);
         return -1;
     }
@@ -138,7 +129,7 @@ static int block_size(void *handle, uint32_t *minimum, uint32_t *preferred, uint
 {
     (void)handle;
     *minimum = SECTOR_BYTES;
-    *preferred = STORE_PAGE;
+    *preferred = IMAGE_PAGE;
     *maximum = 32 << 20;
     return 0;
 }

@@ -82,8 +82,8 @@ static const struct parameter table[] = {
      "rest of the heads before destaging begins unasked"},
     {"read_segments", "count", VALUE_INTEGER, AT(read_segments), 0, 64, "8",
      "read-ahead segments; 0: no read-ahead"},
-    {"read_segment_bytes", "bytes", VALUE_INTEGER, AT(read_segment_bytes), 4096, 64 << 20,
-     "262144", "length of one segment"},
+    {"read_segment_bytes", "bytes", VALUE_INTEGER, AT(read_segment_bytes), 4096, 64 << 20, "262144",
+     "length of one segment"},
     {"constant_latency_ns", "ns", VALUE_INTEGER, AT(constant_latency_ns), 0, MS(10000), "0",
      "above 0: no mechanics, every request takes this long by itself (measures the front end)"},
 };
@@ -221,13 +221,15 @@ bool params_check(const struct params *p, char *error, size_t size)
         return false;
     }
     if (p->track_skew_ns < p->head_switch_ns && p->heads > 1) {
-        snprintf(error, size, "track_skew_ns: less than head_switch_ns, every track would miss "
-                              "a revolution");
+        snprintf(error, size,
+                 "track_skew_ns: less than head_switch_ns, every track would miss "
+                 "a revolution");
         return false;
     }
     if (p->cylinder_skew_ns < p->seek_track_ns) {
-        snprintf(error, size, "cylinder_skew_ns: less than seek_track_ns, every cylinder would "
-                              "miss a revolution");
+        snprintf(error, size,
+                 "cylinder_skew_ns: less than seek_track_ns, every cylinder would "
+                 "miss a revolution");
         return false;
     }
     if (p->cache_bytes != 0 && p->cache_bytes < 2 * p->merge_bytes) {

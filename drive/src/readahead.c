@@ -79,8 +79,8 @@ int64_t readahead_stop(struct readahead *r, int64_t now)
     return r->segment[r->current].end;
 }
 
-enum readahead_answer readahead_ask(struct readahead *r, int64_t sector, int64_t count,
-                                    int64_t now, int64_t *ready)
+enum readahead_answer readahead_ask(struct readahead *r, int64_t sector, int64_t count, int64_t now,
+                                    int64_t *ready)
 {
     struct segment *s;
 

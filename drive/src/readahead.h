@@ -24,11 +24,11 @@ struct readahead {
     uint64_t clock;
     struct segment segment[SEGMENTS_MAX];
 
-    bool active;        /* the heads are reading into segment[current] */
+    bool active; /* the heads are reading into segment[current] */
     int64_t current;
-    int64_t from;       /* the first sector not yet passed at since */
+    int64_t from; /* the first sector not yet passed at since */
     int64_t since;
-    int64_t limit;      /* they rest there */
+    int64_t limit; /* they rest there */
 };
 
 enum readahead_answer { READAHEAD_MISS, READAHEAD_HIT, READAHEAD_COMING };
@@ -43,8 +43,8 @@ void readahead_start(struct readahead *r, int64_t sector, int64_t count, int64_t
 int64_t readahead_stop(struct readahead *r, int64_t now);
 
 /* Held; or passing under the head now and all there at ready; or neither. */
-enum readahead_answer readahead_ask(struct readahead *r, int64_t sector, int64_t count,
-                                    int64_t now, int64_t *ready);
+enum readahead_answer readahead_ask(struct readahead *r, int64_t sector, int64_t count, int64_t now,
+                                    int64_t *ready);
 
 /* These sectors have been written. */
 void readahead_forget(struct readahead *r, int64_t sector, int64_t count, int64_t now);

@@ -10,12 +10,12 @@ enum request_kind { REQUEST_READ, REQUEST_WRITE, REQUEST_FLUSH, REQUEST_DESTAGE 
 
 enum request_flag {
     FLAG_FUA = 1,
-    FLAG_MERGED = 2,      /* rode in the command of another request, which carries the times */
-    FLAG_CACHED = 4,      /* a write that the cache took, a read that it answered */
-    FLAG_READ_AHEAD = 8,  /* a read out of a read-ahead segment */
-    FLAG_FAILED = 16,     /* no power, or an error that was asked for */
-    FLAG_UNTIMED = 32,    /* timing was off */
-    FLAG_LIED = 64,       /* a flush that did not wait for the media */
+    FLAG_MERGED = 2,     /* rode in the command of another request, which carries the times */
+    FLAG_CACHED = 4,     /* a write that the cache took, a read that it answered */
+    FLAG_READ_AHEAD = 8, /* a read out of a read-ahead segment */
+    FLAG_FAILED = 16,    /* no power, or an error that was asked for */
+    FLAG_UNTIMED = 32,   /* timing was off */
+    FLAG_LIED = 64,      /* a flush that did not wait for the media */
 };
 
 struct request {

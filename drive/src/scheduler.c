@@ -85,8 +85,7 @@ bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int
         bool before = other->sector + other->count == first;
 
         if (other->kind != request->kind || other->fua != request->fua || !(behind || before) ||
-            end - first + other->count > limit ||
-            must_wait(waiting, other, conflict)) {
+            end - first + other->count > limit || must_wait(waiting, other, conflict)) {
             link = &other->next;
             continue;
         }

@@ -34,7 +34,7 @@ static inline int64_t stripes_host(const struct stripes *s, int64_t unit, int64_
     return (local / s->sectors * s->units + unit) * s->sectors + local % s->sectors;
 }
 
-/* How many of the unit's own sectors from local on, at most count, follow each other for the host. */
+/* How many of the unit's sectors from local on, at most count, are in a row for the host. */
 static inline int64_t stripes_run(const struct stripes *s, int64_t local, int64_t count)
 {
     int64_t rest = s->sectors - local % s->sectors;

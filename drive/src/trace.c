@@ -90,8 +90,8 @@ static void *write_out(void *argument)
         t->used = 0;
         stop = t->stop;
         pthread_mutex_unlock(&t->lock);
-        if (count > 0 && (fwrite(full, sizeof *full, count, t->file) != count ||
-                          fflush(t->file) != 0)) {
+        if (count > 0 &&
+            (fwrite(full, sizeof *full, count, t->file) != count || fflush(t->file) != 0)) {
             pthread_mutex_lock(&t->lock);
             t->lost += count; /* a full disk: at most; part of them may be there */
             pthread_mutex_unlock(&t->lock);

@@ -19,8 +19,8 @@ static bool in_sequence;
 static void submit(void)
 {
     int64_t places = DISK / SECTOR_BYTES / count;
-    int64_t sector = in_sequence ? next_sector : (int64_t)(rig_random(&seed) % (uint64_t)places) *
-                                                     count;
+    int64_t sector =
+        in_sequence ? next_sector : (int64_t)(rig_random(&seed) % (uint64_t)places) * count;
 
     next_sector = (sector + count) % (places * count);
     submitted++;

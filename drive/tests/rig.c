@@ -18,9 +18,8 @@ void rig_init(struct rig *rig, int64_t size, bool write_cache, const char *const
     for (; assignments != NULL && *assignments != NULL; assignments++)
         CHECK(params_set(&rig->params, *assignments, error, sizeof error), "%s", error);
     CHECK(params_check(&rig->params, error, sizeof error), "%s", error);
-    CHECK(model_init(&rig->model, &rig->params, size / SECTOR_BYTES, &rig->content.medium),
-          "memory");
-    CHECK(content_init(&rig->content, size, &rig->params, &rig->model.cache), "memory");
+    CHECK(model_init(&rig->model, &rig->params, size / SECTOR_BYTES, &rig->data.medium), "memory");
+    CHECK(sectordata_init(&rig->data, size, &rig->params, &rig->model.cache), "memory");
     model_set_write_cache(&rig->model, write_cache);
 }
 
@@ -28,7 +27,7 @@ void rig_free(struct rig *rig)
 {
     while (owned != NULL)
         rig_release(&owned->request);
-    content_free(&rig->content);
+    sectordata_free(&rig->data);
     model_free(&rig->model);
 }
 
@@ -64,7 +63,10 @@ void rig_release(struct request *r)
 static void take(struct rig *rig)
 {
     struct request *r = model_advance(&rig->model, rig->now);
+    const struct cache *cache = &rig->model.cache;
 
+    CHECK(cache_used(cache) <= cache->capacity,
+          "the cache holds %" PRId64 " of %" PRId64 " sectors", cache_used(cache), cache->capacity);
     while (r != NULL) {
         struct request *next = r->next;
 
@@ -145,7 +147,7 @@ int rig_media(const struct rig *rig, int64_t sector)
 {
     unsigned char data[SECTOR_BYTES];
 
-    store_read(&rig->content.media, sector * SECTOR_BYTES, SECTOR_BYTES, data);
+    image_read(&rig->data.image, sector * SECTOR_BYTES, SECTOR_BYTES, data);
     for (int i = 1; i < SECTOR_BYTES; i++)
         CHECK(data[i] == data[0], "sector %" PRId64 " is torn inside", sector);
     return data[0];

@@ -2,7 +2,7 @@
 #ifndef RIG_H
 #define RIG_H
 
-#include "../src/content.h"
+#include "../src/sectordata.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,7 +39,7 @@
 struct rig {
     struct params params;
     struct model model;
-    struct content content;
+    struct sectordata data;
     int64_t now;
     int64_t open; /* submitted, not yet seen completed */
     void (*completed)(struct rig *rig, struct request *request);

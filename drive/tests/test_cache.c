@@ -68,6 +68,36 @@ static void test_full(void)
     rig_free(&rig);
 }
 
+/*
+ * What a rewrite replaces may be on its way to the media before its own bytes have come: it is
+ * no room. The rig sees to it that the cache never holds more than its size.
+ */
+static void test_full_of_rewrites(void)
+{
+    static const char *const small[] = {"cache_bytes=131072", "merge_bytes=32768", NULL};
+
+    for (enum write_cache state = CACHE_ON; state <= CACHE_BATTERY; state++) {
+        struct rig rig;
+
+        rig_init(&rig, SIZE, true, small);
+        model_set_write_cache(&rig.model, state);
+        model_set_destage(&rig.model, false);
+        for (int64_t sector = 0; sector < rig.model.cache.capacity; sector += PAGE)
+            rig_write(&rig, sector, PAGE, 1);
+        CHECK_EQUAL(cache_used(&rig.model.cache), rig.model.cache.capacity);
+        rig_advance(&rig, rig.now + 100 * MS);
+        rig_submit(&rig, rig_request(REQUEST_WRITE, 0, PAGE, 2));
+        rig_advance(&rig, rig.now + rig.params.command_overhead_ns + 1);
+        model_set_destage(&rig.model, true);
+        rig_finish(&rig);
+        CHECK(rig.model.counters.room_ns > 0, "a full cache has taken a write at once");
+        CHECK(rig.model.counters.dirty_bytes_max <= 131072, "more dirty than the cache is large");
+        rig_rest(&rig);
+        CHECK_EQUAL(rig_media(&rig, 0), 2);
+        rig_free(&rig);
+    }
+}
+
 static void test_flush(void)
 {
     struct rig rig;
@@ -456,7 +486,7 @@ static void test_lost(void)
         int64_t lost = 0;
 
         rig_init(&rig, SIZE, true, NULL);
-        rig.content.medium.lost = tell_lost;
+        rig.data.medium.lost = tell_lost;
         memset(told, 0, sizeof told);
         memset(newest, 0, sizeof newest);
         for (int i = 1; i < 120; i++) {
@@ -496,11 +526,8 @@ static int error_of(struct rig *rig, enum request_kind kind, int64_t sector)
 static void test_errors(void)
 {
     struct rig rig;
-    struct errors errors = {.kinds = 1 << REQUEST_WRITE,
-                            .first = 1000,
-                            .end = 1001,
-                            .times = 2,
-                            .until = MODEL_NEVER};
+    struct errors errors = {
+        .kinds = 1 << REQUEST_WRITE, .first = 1000, .end = 1001, .times = 2, .until = MODEL_NEVER};
 
     rig_init(&rig, SIZE, false, NULL);
     rig_write(&rig, 1000, PAGE, 1);
@@ -563,6 +590,7 @@ int main(void)
 {
     test_hits();
     test_full();
+    test_full_of_rewrites();
     test_flush();
     test_barrier();
     test_fua();

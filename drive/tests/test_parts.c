@@ -51,11 +51,11 @@ static void test_store(void)
 {
     enum { SIZE = 1 << 20 };
     static unsigned char now[SIZE], frozen[SIZE], got[SIZE];
-    struct store s;
+    struct image s;
     uint64_t seed = 2;
 
-    CHECK(store_init(&s, SIZE), "memory");
-    CHECK(!store_restore(&s), "restored without a snapshot");
+    CHECK(image_init(&s, SIZE), "memory");
+    CHECK(!image_restore(&s), "restored without a snapshot");
     for (int i = 0; i < 5000; i++) {
         int64_t offset = (int64_t)(rig_random(&seed) % (SIZE / 512)) * 512;
         int64_t length = (int64_t)(rig_random(&seed) % 64 + 1) * 512;
@@ -66,24 +66,24 @@ static void test_store(void)
             length = SIZE - offset;
         switch (rig_random(&seed) % 100) {
         case 0:
-            store_snapshot(&s);
+            image_snapshot(&s);
             memcpy(frozen, now, SIZE);
-            CHECK_EQUAL(store_overlay_bytes(&s), 0);
+            CHECK_EQUAL(image_overlay_bytes(&s), 0);
             break;
         case 1:
             if (s.snapshot) {
-                CHECK(store_restore(&s), "no snapshot");
+                CHECK(image_restore(&s), "no snapshot");
                 memcpy(now, frozen, SIZE);
-                CHECK_EQUAL(store_overlay_bytes(&s), 0);
+                CHECK_EQUAL(image_overlay_bytes(&s), 0);
             }
             break;
         default:
             memset(now + offset, (int)rig_random(&seed), (size_t)length);
-            store_write(&s, offset, length, now + offset);
+            image_write(&s, offset, length, now + offset);
         }
-        store_read(&s, 0, SIZE, got);
+        image_read(&s, 0, SIZE, got);
         CHECK(memcmp(got, now, SIZE) == 0, "content differs after step %d", i);
-        pieces = store_pieces(&s, offset, length, piece, 64);
+        pieces = image_pieces(&s, offset, length, piece, 64);
         CHECK(pieces > 0, "too many pieces");
         for (int p = 0; p < pieces; p++) {
             CHECK(memcmp(piece[p].iov_base, now + offset, piece[p].iov_len) == 0, "piece differs");
@@ -92,7 +92,7 @@ static void test_store(void)
         }
         CHECK_EQUAL(length, 0);
     }
-    store_free(&s);
+    image_free(&s);
 }
 
 static void test_histogram(void)
@@ -116,8 +116,7 @@ static bool accepts(const char *assignment)
     char error[512];
 
     params_default(&p);
-    return params_set(&p, assignment, error, sizeof error) &&
-           params_check(&p, error, sizeof error);
+    return params_set(&p, assignment, error, sizeof error) && params_check(&p, error, sizeof error);
 }
 
 static void test_params(void)

@@ -11,7 +11,7 @@
 #define VERSIONS 1000000
 
 /* Content of a sector is its version number, repeated. */
-static uint32_t newest[SECTORS];  /* submitted */
+static uint32_t newest[SECTORS]; /* submitted */
 static uint32_t acknowledged[SECTORS];
 static uint32_t durable[SECTORS]; /* must survive a cut */
 static uint32_t frozen[SECTORS];  /* of the snapshot */
@@ -137,7 +137,7 @@ static uint32_t media_version(const struct rig *rig, int64_t sector)
 {
     uint32_t data[SECTOR_BYTES / 4];
 
-    store_read(&rig->content.media, sector * SECTOR_BYTES, SECTOR_BYTES, data);
+    image_read(&rig->data.image, sector * SECTOR_BYTES, SECTOR_BYTES, data);
     return version_of(data, sector);
 }
 
@@ -147,7 +147,7 @@ static uint32_t newest_version(const struct rig *rig, int64_t sector)
     uint32_t data[SECTOR_BYTES / 4];
     struct request r = {.kind = REQUEST_READ, .sector = sector, .count = 1, .data = data};
 
-    rig->content.medium.read(rig->content.medium.context, &r);
+    rig->data.medium.read(rig->data.medium.context, &r);
     return version_of(data, sector);
 }
 
@@ -156,7 +156,7 @@ static void check_after_cut(const struct rig *rig)
 {
     for (int64_t i = 0; i < SECTORS; i++) {
         uint32_t found = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
-                                                                : media_version(rig, i);
+                                                                 : media_version(rig, i);
 
         CHECK(found >= durable[i] && found <= newest[i],
               "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
@@ -191,13 +191,13 @@ static void step(struct rig *rig, uint64_t *seed)
     } else if (dice < 988) {
         rig_finish(rig);
         model_settle(&rig->model);
-        store_snapshot(&rig->content.media);
+        image_snapshot(&rig->data.image);
         memcpy(durable, newest, sizeof durable);
         memcpy(frozen, newest, sizeof frozen);
-    } else if (dice < 991 && rig->content.media.snapshot) {
+    } else if (dice < 991 && rig->data.image.snapshot) {
         rig_finish(rig);
         model_forget_cache(&rig->model);
-        CHECK(store_restore(&rig->content.media), "no snapshot");
+        CHECK(image_restore(&rig->data.image), "no snapshot");
         memcpy(newest, frozen, sizeof newest);
         memcpy(acknowledged, frozen, sizeof newest);
         memcpy(durable, frozen, sizeof durable);
@@ -259,23 +259,40 @@ static void run(uint64_t seed, const char *const *assignments)
 
 int main(int argc, char **argv)
 {
-    static const char *const tiny[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                       "cache_bytes=131072", "merge_bytes=32768",
+    static const char *const tiny[] = {"cylinders=400",           "zone_sectors_per_track=61,37,23",
+                                       "cache_bytes=131072",      "merge_bytes=32768",
                                        "read_segment_bytes=8192", NULL};
     static const char *const fifo[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
                                        "scheduler=fifo", NULL};
-    static const char *const queued[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                         "cache_bytes=131072", "merge_bytes=32768",
-                                         "read_segment_bytes=8192", "queue_depth=8", NULL};
-    static const char *const striped[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
-                                          "cache_bytes=131072", "merge_bytes=32768",
-                                          "read_segments=0", "queue_depth=8", "units=3",
-                                          "stripe_bytes=8192", "queued_flush=1", NULL};
-    static const char *const flash[] = {"cache_bytes=131072", "merge_bytes=32768",
-                                        "read_segments=0", "queue_depth=32", "units=8",
-                                        "stripe_bytes=4096", "queued_flush=1",
-                                        "flash_bytes=1048576", "flash_read_ns=80000",
-                                        "flash_program_ns=500000", "destage_idle_ns=100000", NULL};
+    static const char *const queued[] = {"cylinders=400",
+                                         "zone_sectors_per_track=61,37,23",
+                                         "cache_bytes=131072",
+                                         "merge_bytes=32768",
+                                         "read_segment_bytes=8192",
+                                         "queue_depth=8",
+                                         NULL};
+    static const char *const striped[] = {"cylinders=400",
+                                          "zone_sectors_per_track=61,37,23",
+                                          "cache_bytes=131072",
+                                          "merge_bytes=32768",
+                                          "read_segments=0",
+                                          "queue_depth=8",
+                                          "units=3",
+                                          "stripe_bytes=8192",
+                                          "queued_flush=1",
+                                          NULL};
+    static const char *const flash[] = {"cache_bytes=131072",
+                                        "merge_bytes=32768",
+                                        "read_segments=0",
+                                        "queue_depth=32",
+                                        "units=8",
+                                        "stripe_bytes=4096",
+                                        "queued_flush=1",
+                                        "flash_bytes=1048576",
+                                        "flash_read_ns=80000",
+                                        "flash_program_ns=500000",
+                                        "destage_idle_ns=100000",
+                                        NULL};
     static const char *const constant[] = {"constant_latency_ns=3000000", NULL};
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
 

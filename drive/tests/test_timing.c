@@ -52,7 +52,8 @@ static void test_merge(void)
     for (int i = 0; i < 10; i++)
         CHECK_EQUAL(queued[i]->done, queued[0]->done);
     CHECK_NEAR(queued[0]->done - first->done,
-               revolution + geometry_pass(&rig.model.unit[0].mechanism.geometry, 1068, 0, 10 * PAGE),
+               revolution +
+                   geometry_pass(&rig.model.unit[0].mechanism.geometry, 1068, 0, 10 * PAGE),
                0.001);
     for (int i = 0; i <= 10; i++)
         CHECK_EQUAL(rig_media(&rig, i * PAGE), i + 1);
@@ -146,8 +147,8 @@ static void test_random_reads(void)
         }
         seek /= pairs * pairs;
         CHECK_NEAR(total / N,
-                   (double)rig.params.command_overhead_ns + seek +
-                       (double)g->revolution_ns / 2 + transfer,
+                   (double)rig.params.command_overhead_ns + seek + (double)g->revolution_ns / 2 +
+                       transfer,
                    0.01);
     }
     CHECK_NEAR(rig.model.counters.rotate_ns / (double)N,
@@ -279,8 +280,8 @@ static void test_shortest_positioning_first(void)
         struct request *r[16];
 
         for (int i = 0; i < 16; i++)
-            rig_submit(&rig, r[i] = rig_request(REQUEST_READ,
-                                                (int64_t)(rig_random(&seed) % 500000), 8, 0));
+            rig_submit(&rig, r[i] = rig_request(REQUEST_READ, (int64_t)(rig_random(&seed) % 500000),
+                                                8, 0));
         for (int left = 16; left > 0; left--) {
             struct mechanism at;
             int64_t best = INT64_MAX;
@@ -365,18 +366,23 @@ static void test_stripes(void)
     for (int64_t s = 0; s < 5000; s++) {
         int64_t unit = stripes_unit(&rig.model.stripes, s);
 
-        CHECK_EQUAL(stripes_host(&rig.model.stripes, unit,
-                                 stripes_local(&rig.model.stripes, unit, s)), s);
+        CHECK_EQUAL(
+            stripes_host(&rig.model.stripes, unit, stripes_local(&rig.model.stripes, unit, s)), s);
     }
     rig_free(&rig);
 }
 
 static void test_flash(void)
 {
-    static const char *const flash[] = {"read_segments=0", "queue_depth=32", "units=8",
-                                        "stripe_bytes=16384", "flash_bytes=1073741824",
-                                        "flash_read_ns=50000", "flash_program_ns=200000",
-                                        "flash_bytes_per_s=100000000", "command_overhead_ns=10000",
+    static const char *const flash[] = {"read_segments=0",
+                                        "queue_depth=32",
+                                        "units=8",
+                                        "stripe_bytes=16384",
+                                        "flash_bytes=1073741824",
+                                        "flash_read_ns=50000",
+                                        "flash_program_ns=200000",
+                                        "flash_bytes_per_s=100000000",
+                                        "command_overhead_ns=10000",
                                         NULL};
     struct rig rig;
     int64_t start;

@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from wallab import paths
+from wallab.command import mesonlog
 from wallab.duration import duration
 from wallab.progress import say
 
@@ -24,10 +27,13 @@ def checks() -> list[tuple[str, list[str]]]:
         f"for file; do perltidy --profile={tests}/perl/perltidyrc --nobackup-and-modify-in-place "
         '--assert-tidy --standard-error-output --standard-output "$file" >/dev/null || exit; done'
     )
+    c_layout = [str(bin_folder / "clang-format"), "--dry-run", "-Werror", *c_files()]
     return [
         ("formatter", [str(bin_folder / "ruff"), "format", "--check", "--quiet", "."]),
         ("linter", [str(bin_folder / "ruff"), "check", "--quiet", "."]),
         ("types", [str(bin_folder / "mypy")]),
+        ("imports", [str(bin_folder / "lint-imports"), "--no-cache"]),
+        ("C layout", c_layout),
         ("container", [str(bin_folder / "hadolint"), "--no-color", "Dockerfile"]),
         ("shell", ["shellcheck", *shell, ".ci/run"]),
         ("perl layout", ["sh", "-c", layout, "sh", *perl]),
@@ -35,20 +41,54 @@ def checks() -> list[tuple[str, list[str]]]:
     ]
 
 
+def c_files() -> list[str]:
+    """Return the lab's own C files."""
+    folders = (paths.DRIVE, paths.DIRECT_CP)
+    return [str(file) for folder in folders for file in sorted(folder.rglob("*.[ch]"))]
+
+
+def passed(name: str, *commands: list[str]) -> bool:
+    """Run a check's commands until one fails, whose output is shown; say how it went."""
+    begun = time.monotonic()
+    for command in commands:
+        done = subprocess.run(
+            command, cwd=paths.LAB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        if done.returncode:
+            sys.stderr.write(done.stdout)
+            say(f"{name}: FAILED in {duration(time.monotonic() - begun)}")
+            return False
+    say(f"{name}: passed in {duration(time.monotonic() - begun)}")
+    return True
+
+
+def sanitized_drive_passed(name: str) -> bool:
+    """Run the drive's tests with the compiler's sanitizers, which end a program at an error."""
+    options = [
+        "-Db_sanitize=address,undefined",
+        "-Db_lundef=false",
+        "-Dc_args=-fno-sanitize-recover=all",
+    ]
+    with tempfile.TemporaryDirectory(prefix="wallab-sanitized-") as folder:
+        if not passed(
+            name,
+            ["meson", "setup", *options, folder, str(paths.DRIVE)],
+            ["meson", "compile", "-C", folder],
+            ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs"],
+        ):
+            return False
+        say(f"{name}: {mesonlog.summary(mesonlog.read(Path(folder)))}")
+    return True
+
+
 def main() -> int:
     """Run everything; arguments go to pytest, and then only pytest runs."""
     arguments = sys.argv[1:]
     failed: list[str] = []
     if not arguments:
-        for name, command in checks():
-            begun = time.monotonic()
-            code = subprocess.run(command, cwd=paths.LAB, stdout=sys.stderr).returncode
-            say(
-                f"{name}: {'passed' if code == 0 else 'FAILED'} in "
-                f"{duration(time.monotonic() - begun)}"
-            )
-            if code:
-                failed.append(name)
+        failed += [name for name, command in checks() if not passed(name, command)]
+        if not sanitized_drive_passed("drive with sanitizers"):
+            failed.append("drive with sanitizers")
     pytest = [str(paths.LAB / ".venv" / "bin" / "pytest"), *arguments]
     code = subprocess.run(pytest, cwd=paths.LAB).returncode
     if failed:

@@ -1,9 +1,9 @@
 /*
- * Store: the content of the media, in memory. A base and, after a snapshot, an
+ * Image: the content of the media, in memory. A base and, after a snapshot, an
  * overlay of the 4 kB pages changed since; only pages ever written use memory.
  */
-#ifndef STORE_H
-#define STORE_H
+#ifndef IMAGE_H
+#define IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +12,10 @@
 
 #include "sectors.h"
 
-#define STORE_PAGE 4096
+#define IMAGE_PAGE 4096
 
-struct store {
-    int64_t size; /* bytes, a multiple of STORE_PAGE */
+struct image {
+    int64_t size; /* bytes, a multiple of IMAGE_PAGE */
     unsigned char *base;
     unsigned char *overlay;
     bool snapshot;          /* writes go to the overlay */
@@ -23,29 +23,29 @@ struct store {
     struct sectors changed; /* pages that the overlay holds */
 };
 
-bool store_init(struct store *s, int64_t size);
-void store_free(struct store *s);
+bool image_init(struct image *image, int64_t size);
+void image_free(struct image *image);
 
-void store_read(const struct store *s, int64_t offset, int64_t length, void *to);
-void store_write(struct store *s, int64_t offset, int64_t length, const void *from);
+void image_read(const struct image *image, int64_t offset, int64_t length, void *to);
+void image_write(struct image *image, int64_t offset, int64_t length, const void *from);
 
 /*
  * Where this range is, in pieces, until the next write, snapshot or restore.
  * Returns the pieces used, or -1 if there are more than limit.
  */
-int store_pieces(const struct store *s, int64_t offset, int64_t length, struct iovec *piece,
+int image_pieces(const struct image *image, int64_t offset, int64_t length, struct iovec *piece,
                  int limit);
 
 /* The present content becomes what restore returns to. */
-void store_snapshot(struct store *s);
+void image_snapshot(struct image *image);
 
 /* False without a snapshot. */
-bool store_restore(struct store *s);
+bool image_restore(struct image *image);
 
-int64_t store_base_bytes(const struct store *s);
-int64_t store_overlay_bytes(const struct store *s);
+int64_t image_base_bytes(const struct image *image);
+int64_t image_overlay_bytes(const struct image *image);
 
 /* Give the memory back; it reads as zeroes from then on. at is aligned to a page. */
-void store_discard(void *at, int64_t length);
+void image_discard(void *at, int64_t length);
 
 #endif

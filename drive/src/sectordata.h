@@ -1,14 +1,14 @@
-/* Content: the bytes on the media, in the cache and on their way between. */
-#ifndef CONTENT_H
-#define CONTENT_H
+/* Sector data: the bytes on the media, in the cache and on their way between. */
+#ifndef SECTORDATA_H
+#define SECTORDATA_H
 
 #include "cache.h"
 #include "model.h"
-#include "store.h"
+#include "image.h"
 
-struct content {
+struct sectordata {
     int64_t size;
-    struct store media;
+    struct image image;
     unsigned char *cached; /* as large as the disk, sparse: what cache->dirty names */
     int64_t staged_bytes;  /* longest destaging write */
     unsigned char *staged; /* one of each unit */
@@ -17,11 +17,11 @@ struct content {
 };
 
 /* The model's cache says which of the sectors are in it. */
-bool content_init(struct content *c, int64_t size, const struct params *p,
-                  const struct cache *cache);
+bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
+                     const struct cache *cache);
 
 /* Another drive's destaging writes; none may be under way. False if memory is short. */
-bool content_adopt(struct content *c, const struct params *p);
-void content_free(struct content *c);
+bool sectordata_adopt(struct sectordata *d, const struct params *p);
+void sectordata_free(struct sectordata *d);
 
 #endif

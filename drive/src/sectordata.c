@@ -1,4 +1,4 @@
-#include "content.h"
+#include "sectordata.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +19,16 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static unsigned char *staged_at(const struct content *c, int64_t unit)
+static unsigned char *staged_at(const struct sectordata *d, int64_t unit)
 {
-    return c->staged + unit * c->staged_bytes;
+    return d->staged + unit * d->staged_bytes;
 }
 
 /* The media, over it what is being destaged, over that what is dirty: the newest wins. */
 static void medium_read(void *context, const struct request *r)
 {
-    struct content *c = context;
-    const struct cache *cache = c->cache;
+    struct sectordata *d = context;
+    const struct cache *cache = d->cache;
     int64_t end = r->sector + r->count;
     int64_t first;
     int64_t last;
@@ -36,7 +36,7 @@ static void medium_read(void *context, const struct request *r)
 
     if (to == NULL) /* the caller takes it from the media itself (timing off) */
         return;
-    store_read(&c->media, bytes(r->sector), bytes(r->count), to);
+    image_read(&d->image, bytes(r->sector), bytes(r->count), to);
     for (int64_t unit = 0; unit < cache->units; unit++) {
         const struct staged *staged = &cache->staged[unit];
 
@@ -44,76 +44,75 @@ static void medium_read(void *context, const struct request *r)
         last = smaller(end, staged->sector + staged->count);
         if (first < last)
             memcpy(to + bytes(first - r->sector),
-                   staged_at(c, unit) + bytes(first - staged->sector),
-                   (size_t)bytes(last - first));
+                   staged_at(d, unit) + bytes(first - staged->sector), (size_t)bytes(last - first));
     }
     for (first = sectors_next(&cache->dirty, r->sector); first < end;
          first = sectors_next(&cache->dirty, last)) {
         last = sectors_next_absent(&cache->dirty, first, end);
-        memcpy(to + bytes(first - r->sector), c->cached + bytes(first),
+        memcpy(to + bytes(first - r->sector), d->cached + bytes(first),
                (size_t)bytes(last - first));
     }
 }
 
 static void medium_write(void *context, const struct request *r, int64_t sector, int64_t count)
 {
-    struct content *c = context;
+    struct sectordata *d = context;
 
-    store_write(&c->media, bytes(sector), bytes(count),
+    image_write(&d->image, bytes(sector), bytes(count),
                 (const unsigned char *)r->data + bytes(sector - r->sector));
 }
 
 static void medium_cache(void *context, const struct request *r)
 {
-    struct content *c = context;
+    struct sectordata *d = context;
 
-    memcpy(c->cached + bytes(r->sector), r->data, (size_t)bytes(r->count));
+    memcpy(d->cached + bytes(r->sector), r->data, (size_t)bytes(r->count));
 }
 
 /* Pages that hold nothing dirty any more give their memory back. */
 static void medium_drop(void *context, int64_t sector, int64_t count)
 {
-    struct content *c = context;
-    const int64_t page = STORE_PAGE >> SECTOR_SHIFT;
+    struct sectordata *d = context;
+    const int64_t page = IMAGE_PAGE >> SECTOR_SHIFT;
     int64_t first = sector / page * page;
-    int64_t end = smaller((sector + count + page - 1) / page * page, c->cache->dirty.size);
+    int64_t end = smaller((sector + count + page - 1) / page * page, d->cache->dirty.size);
 
-    if (sectors_within(&c->cache->dirty, first, sector - first) > 0)
+    if (sectors_within(&d->cache->dirty, first, sector - first) > 0)
         first += page;
-    if (sectors_within(&c->cache->dirty, sector + count, end - sector - count) > 0)
+    if (sectors_within(&d->cache->dirty, sector + count, end - sector - count) > 0)
         end -= page;
     if (first < end)
-        store_discard(c->cached + bytes(first), bytes(end - first));
+        image_discard(d->cached + bytes(first), bytes(end - first));
 }
 
 static void medium_stage(void *context, int64_t unit, int64_t sector, int64_t count)
 {
-    struct content *c = context;
+    struct sectordata *d = context;
 
-    memcpy(staged_at(c, unit), c->cached + bytes(sector), (size_t)bytes(count));
-    medium_drop(c, sector, count);
+    memcpy(staged_at(d, unit), d->cached + bytes(sector), (size_t)bytes(count));
+    medium_drop(d, sector, count);
 }
 
 static void medium_unstage(void *context, int64_t unit, int64_t count)
 {
-    struct content *c = context;
+    struct sectordata *d = context;
 
     if (count > 0)
-        store_write(&c->media, bytes(c->cache->staged[unit].sector), bytes(count),
-                    staged_at(c, unit));
+        image_write(&d->image, bytes(d->cache->staged[unit].sector), bytes(count),
+                    staged_at(d, unit));
 }
 
 static void medium_restage(void *context, int64_t unit, int64_t passed)
 {
-    struct content *c = context;
-    const struct cache *cache = c->cache;
+    struct sectordata *d = context;
+    const struct cache *cache = d->cache;
     const struct staged *staged = &cache->staged[unit];
     int64_t end = staged->sector + staged->count;
 
     for (int64_t s = staged->sector + passed; s < end;) {
         int64_t newer = smaller(sectors_next(&cache->dirty, s), end);
 
-        memcpy(c->cached + bytes(s), staged_at(c, unit) + bytes(s - staged->sector),
+        memcpy(d->cached + bytes(s), staged_at(d, unit) + bytes(s - staged->sector),
                (size_t)bytes(newer - s));
         s = sectors_next_absent(&cache->dirty, newer, end);
     }
@@ -121,21 +120,21 @@ static void medium_restage(void *context, int64_t unit, int64_t passed)
 
 static void medium_keep(void *context, int64_t sector, int64_t count)
 {
-    struct content *c = context;
+    struct sectordata *d = context;
 
-    store_write(&c->media, bytes(sector), bytes(count), c->cached + bytes(sector));
+    image_write(&d->image, bytes(sector), bytes(count), d->cached + bytes(sector));
 }
 
-bool content_init(struct content *c, int64_t size, const struct params *p,
-                  const struct cache *cache)
+bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
+                     const struct cache *cache)
 {
     void *cached;
 
-    memset(c, 0, sizeof *c);
-    c->size = size;
-    c->cache = cache;
-    c->medium = (struct medium){
-        .context = c,
+    memset(d, 0, sizeof *d);
+    d->size = size;
+    d->cache = cache;
+    d->medium = (struct medium){
+        .context = d,
         .read = medium_read,
         .write = medium_write,
         .cache = medium_cache,
@@ -147,29 +146,29 @@ bool content_init(struct content *c, int64_t size, const struct params *p,
     };
     cached = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    c->cached = cached == MAP_FAILED ? NULL : cached;
-    if (store_init(&c->media, size) && c->cached != NULL && content_adopt(c, p))
+    d->cached = cached == MAP_FAILED ? NULL : cached;
+    if (image_init(&d->image, size) && d->cached != NULL && sectordata_adopt(d, p))
         return true;
-    content_free(c);
+    sectordata_free(d);
     return false;
 }
 
-bool content_adopt(struct content *c, const struct params *p)
+bool sectordata_adopt(struct sectordata *d, const struct params *p)
 {
     unsigned char *staged = malloc((size_t)(p->units * p->merge_bytes));
 
     if (staged == NULL)
         return false;
-    free(c->staged);
-    c->staged = staged;
-    c->staged_bytes = p->merge_bytes;
+    free(d->staged);
+    d->staged = staged;
+    d->staged_bytes = p->merge_bytes;
     return true;
 }
 
-void content_free(struct content *c)
+void sectordata_free(struct sectordata *d)
 {
-    if (c->cached != NULL)
-        munmap(c->cached, (size_t)c->size);
-    free(c->staged);
-    store_free(&c->media);
+    if (d->cached != NULL)
+        munmap(d->cached, (size_t)d->size);
+    free(d->staged);
+    image_free(&d->image);
 }
