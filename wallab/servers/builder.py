@@ -21,7 +21,7 @@ from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.timestamp import utc
-from wallab.machine import process
+from wallab.machine import container, process
 from wallab.progress import Work, say
 from wallab.record import series
 from wallab.record.conditions import Conditions
@@ -73,7 +73,7 @@ class Server(msgspec.Struct, frozen=True):
 
 def compiler() -> str:
     """Return the C compiler's first line about itself; MachineError if there is none."""
-    if prebuilt.image() == "lab":
+    if container.image() == "lab":
         return prebuilt.origin().compiler
     command = os.environ.get("CC", "cc").split()
     try:
@@ -196,7 +196,7 @@ class Builder:
         return WorkTree(path)
 
     def _build(self, variant: str, patches: list[Patch]) -> Server:
-        if prebuilt.image() == "lab":
+        if container.image() == "lab":
             raise prebuilt.refuse_to_build(variant)
         begun = time.monotonic()
         staging = self._home / "staging"
