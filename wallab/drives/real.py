@@ -93,8 +93,8 @@ class DirectoryDrive(Drive):
             )
 
     def _reachable(self) -> bool:
-        child = process.spawn(["test", "-w", self.mount_point], as_server=True)
-        return child.wait() == 0
+        with process.started(["test", "-w", self.mount_point], as_server=True) as child:
+            return child.wait() == 0
 
     def unavailable(self, state: WriteCache) -> str:
         """Say why the write cache cannot have this state; nothing if it can."""

@@ -268,14 +268,13 @@ class Builder:
             "CCACHE_BASEDIR": str(self._home),
             "LC_ALL": "C",
         }
-        child = process.spawn(
+        with process.started(
             command,
             cwd=cwd,
             environment=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )
-        try:
+        ) as child:
             assert child.stdout is not None
             for line in child.stdout:
                 output.write(line)
@@ -284,8 +283,6 @@ class Builder:
                     work.update(share, "compile")
             if child.wait():
                 raise subprocess.CalledProcessError(child.returncode, command)
-        finally:
-            process.end_group(child)
 
     def _record(self, variant: str, patches: list[Patch], seconds: float) -> Build:
         applied = [AppliedPatch(patch.name, patch.sha256) for patch in patches]
