@@ -68,9 +68,8 @@ class Ledger:
         folder = home / (name or f"{os.getpid()}-{secrets.token_hex(4)}")
         own: list[Thing] = [DriveServers(folder), MountsBelow(folder), Folder(folder)]
         record = Record(running.identify(os.getpid()), folder, own)
+        _prepare(home)
         try:
-            home.mkdir(mode=_mode(home), parents=True, exist_ok=True)
-            _check(home)
             # The record comes first and goes last, so that a kill leaves no folder without one.
             jsonfile.create(_file(folder), record)
             try:
@@ -278,6 +277,17 @@ def _file(folder: Path) -> Path:
 def _mode(home: Path) -> int:
     """Return the rights of a folder of records: servers of root's runs are other users."""
     return 0o755 if os.geteuid() == 0 or home == paths.state() else 0o700
+
+
+def _prepare(home: Path) -> None:
+    """Make the folder of records if it is not there; MachineError as from `_check`."""
+    try:
+        home.mkdir(mode=_mode(home), parents=True, exist_ok=True)
+    except FileExistsError:
+        pass  # and no folder
+    except OSError as error:
+        raise MachineError(f"{home}: {error.strerror}") from None
+    _check(home)
 
 
 def _check(home: Path) -> None:
