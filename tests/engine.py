@@ -20,6 +20,7 @@ import pytest
 
 from wallab.machine import ledger, process
 from wallab.machine.ledger import Ledger
+from wallab.machine.scratch import Folder
 
 GROUPS = ("docker", "libpod_parent")
 """Control groups that engines make for their containers, in every hierarchy."""
@@ -113,8 +114,7 @@ def _folders(name: str) -> Iterator[tuple[Path, Path]]:
     home = enginepackages.home() / f"{name}-{os.getpid()}"
     groups = _groups()
     try:
-        owned.add_folder(home)
-        home.mkdir()
+        owned.make(Folder(home))
         yield home, owned.folder
     finally:
         for group in sorted(_groups() - groups, reverse=True):

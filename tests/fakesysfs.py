@@ -1,6 +1,56 @@
-"""A made-up machine: /sys and /proc below a folder, laid out as the kernel does it."""
+"""A made-up machine: /sys and /proc below a folder, laid out as the kernel does it.
+
+The tools that switch the caches of its disks are made up, too.
+"""
 
 from pathlib import Path
+
+import pytest
+
+# Each keeps the bit in the file $BIT, notes its arguments in $BIT.calls, and answers in the words
+# of the real one; with $BIT.stuck it says that all is well and does nothing.
+TOOLS = {
+    "hdparm": r"""
+case $1 in -W0) set_bit 0 ;; -W1) set_bit 1 ;; esac
+printf '\n%s:\n' "$2"
+case $1 in -W[01]) printf ' setting drive write-caching to %s\n' "${1#-W}" ;; esac
+printf ' write-caching =  %s (%s)\n' "$(cat "$BIT")" x
+""",
+    "sdparm": r"""
+case $1 in --clear=WCE) set_bit 0 ;; --set=WCE) set_bit 1 ;; esac
+printf '    %s: QEMU      QEMU HARDDISK     2.5+\n' "$2"
+test "$1" = --get=WCE || exit 0
+printf 'WCE           %s  [cha: y, def:  1, sav:  1]\n' "$(cat "$BIT")"
+exit 5
+""",
+    "nvme": r"""
+case $1 in set-feature)
+    case $2 in *n[0-9]) echo 'NVMe status: Feature Not Namespace Specific' >&2; exit 1 ;; esac
+    set_bit "$6"
+    printf 'set-feature:0x06 (Volatile Write Cache), value:%#.8x, cdw12:00000000, save:0\n' "$6"
+    exit 0
+esac
+printf 'get-feature:0x06 (Volatile Write Cache), Current value:%#.8x\n' "$(cat "$BIT")"
+""",
+}
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put made-up tools first on PATH; return the file with the bit that they show and set."""
+    file = folder / "bit"
+    file.write_text("1")
+    tools = folder / "tools"
+    tools.mkdir()
+    for name, body in TOOLS.items():
+        tool = tools / name
+        tool.write_text(
+            '#!/bin/sh\nset_bit() { test -e "$BIT.stuck" || echo "$1" >"$BIT"; }\n'
+            f'echo {name} "$@" >>"$BIT.calls"\n{body}'
+        )
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/sbin:/usr/bin:/sbin:/bin")
+    monkeypatch.setenv("BIT", str(file))
+    return file
 
 
 class FakeMachine:

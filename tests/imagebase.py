@@ -62,18 +62,13 @@ def _bootstrapped() -> Path:
         RELEASE, root, address,
     ]  # fmt: skip
     try:
-        with (enginepackages.home() / "debootstrap.log").open("wb") as log:
-            # In namespaces, in which its mounts end with it.
-            child = process.spawn(
-                ["unshare", *process.CONTAINER, *command],
-                environment=environment,
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                code = child.wait(1800)
-            finally:
-                process.end_group(child)
+        # In namespaces, in which its mounts end with it.
+        command = ["unshare", *process.CONTAINER, *command]
+        with (
+            (enginepackages.home() / "debootstrap.log").open("wb") as log,
+            process.started(command, environment=environment, stdout=log, stderr=log) as child,
+        ):
+            code = child.wait(1800)
         if code:
             said = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
             pytest.skip(f"there is no base image, and debootstrap fails: {' '.join(said)}")

@@ -19,6 +19,8 @@ from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import ledger, memorygroup
 from wallab.machine.ledger import Ledger
+from wallab.machine.loop import Attached, Queue
+from wallab.machine.memorygroup import Group
 from wallab.record import axes, manifest, matrix
 from wallab.record.conditions import Conditions, DriveConditions
 from wallab.record.experiment import DriveSpec
@@ -179,7 +181,7 @@ def test_read_ahead_is_put_back() -> None:
             drive.set_read_ahead(None)
             assert drive.read_ahead() == before
             drive.set_read_ahead(0)
-            file = drive.loop.queue / "read_ahead_kb"
+            file = drive.loop.queue.folder / "read_ahead_kb"
             assert file.read_text().strip() == "0"
         finally:
             drive.close()
@@ -193,11 +195,11 @@ import os, signal
 from wallab.machine.ledger import Ledger
 from wallab.drives.simulated import SimulatedDrive
 drive = SimulatedDrive("data", "ata-2005", 1 << 30, "xfs", Ledger.open("test-killed"))
-before = (drive.loop.queue / "read_ahead_kb").read_text().strip()
+before = (drive.loop.queue.folder / "read_ahead_kb").read_text().strip()
 # In this order, as a sample has it: the kernel forgets its read-ahead when told of the cache.
 drive.set_write_cache("on-unflushed")
 drive.set_read_ahead(0)
-print(drive.loop.queue, before, drive.read_ahead(), drive.loop.cache_mode, flush=True)
+print(drive.loop.queue.folder, before, drive.read_ahead(), drive.loop.cache_mode, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -284,15 +286,16 @@ def test_every_axis_is_read_back_and_put_back_after_a_kill(tmp_path: Path) -> No
     assert sample.figures is not None
     assert sample.figures.transactions == 10
     records = [jsonfile.load(file, ledger.Record) for file in ledger.dead()]
-    loops = [Path("/sys/block") / Path(loop).name / "queue" for r in records for loop in r.loops]
-    groups = [group for record in records for group in record.groups]
+    owned = [thing for record in records for thing in record.owned]
+    loops = [thing for thing in owned if isinstance(thing, Attached)]
+    groups = [thing for thing in owned if isinstance(thing, Group)]
     assert len(loops) == 1
     assert len(groups) == ("memory_mb" in text)
-    before = [record.read_ahead[loop] for record in records for loop in record.loops]
     ledger.clear_dead()
-    assert [(queue / "write_cache").read_text().strip() for queue in loops] == ["write back"]
-    assert [(queue / "read_ahead_kb").read_text().strip() for queue in loops] == before
-    assert not any(group.exists() for group in groups)
+    for attached in loops:
+        queue = Queue(attached.device)
+        assert (queue.cache_mode, queue.read_ahead) == (attached.cache_mode, attached.read_ahead)
+    assert not any(group.path.exists() for group in groups)
     assert wait_for_nothing() == {}
 
 

@@ -94,9 +94,9 @@ def variant(
         ownvariant.remove(NAME)
 
 
-def scratch(pid: int) -> Path:
-    """Where the tests of a check by that process run."""
-    return Path(os.environ.get("TMPDIR", "/var/tmp")) / f"wal-lab-{pid}"  # noqa: S108
+def scratch(pid: int) -> list[Path]:
+    """Where the tests of a check by that process run, while they do."""
+    return sorted(Path(os.environ.get("TMPDIR", "/var/tmp")).glob(f"wal-lab-{pid}-*"))  # noqa: S108
 
 
 def servers_below(folder: Path) -> list[int]:
@@ -147,7 +147,7 @@ def test_wal_tests_run_with_each_method(variant: Variant, monkeypatch: pytest.Mo
     for method in result.methods:
         said = (logs / f"999_wal_probe.{method}.log").read_text()
         assert f"# method: on {method}\n" in said
-    assert not list(scratch(os.getpid()).parent.glob(f"wal-lab-{os.getpid()}"))
+    assert scratch(os.getpid()) == []
 
 
 def test_killed_check_leaves_no_server(variant: Variant) -> None:
@@ -158,14 +158,18 @@ def test_killed_check_leaves_no_server(variant: Variant) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    folder = scratch(child.pid)
-    log = folder / "logs" / "src_test_hangs" / "001_hangs.log"
+    log = "logs/src_test_hangs/001_hangs.log"
     try:
         deadline = time.monotonic() + PATIENCE
-        while not (log.exists() and "the server is up" in log.read_text()):
+        while not any(
+            "the server is up" in (folder / log).read_text()
+            for folder in scratch(child.pid)
+            if (folder / log).exists()
+        ):
             assert child.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
+        (folder,) = scratch(child.pid)
         assert servers_below(folder)
     finally:
         child.send_signal(signal.SIGKILL)

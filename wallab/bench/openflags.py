@@ -83,13 +83,11 @@ def _infos_as_server(pids: Sequence[int], wal: Path) -> Iterator[str]:
 
 def _output(command: Sequence[str]) -> str:
     """Return what a program prints as the server's user; part of it where a file has just gone."""
-    child = process.spawn(
+    with process.started(
         command, as_server=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    try:
-        said, _ = child.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        return ""
-    finally:
-        process.end_group(child)
-    return said.decode(errors="replace")
+    ) as child:
+        try:
+            output, _ = child.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return ""
+    return output.decode(errors="replace")

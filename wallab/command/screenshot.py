@@ -53,20 +53,18 @@ def take(page: Path, picture: Path, width: int, height: int) -> None:
             f"--screenshot={taken}",
             page.as_uri(),
         ]
-        child = process.spawn(
+        with process.started(
             command,
             environment={"HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-        )
-        try:
-            _, said = child.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise MachineError(f"chromium took no picture in {PATIENCE:.0f} s") from None
-        finally:
-            process.end_group(child)
+        ) as child:
+            try:
+                _, words = child.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                raise MachineError(f"chromium took no picture in {PATIENCE:.0f} s") from None
         if not taken.exists():
-            last = said.decode(errors="replace").strip()[-500:]
+            last = words.decode(errors="replace").strip()[-500:]
             raise MachineError(f"chromium took no picture: {last}")
         shutil.copyfile(taken, picture)
 

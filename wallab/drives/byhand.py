@@ -13,16 +13,19 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab import paths
+from wallab.drives import simulated
 from wallab.drives.control import DriveControl
 from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.machine import ledger, loop, mounts
+from wallab.machine import ledger, mountcopies, running
 from wallab.machine.ledger import Ledger
+from wallab.machine.loop import Queue
+from wallab.machine.mounts import Mounted
+from wallab.machine.running import Process
 from wallab.progress import say
 from wallab.record import driveprofile
-from wallab.record.writecache import WriteCache, as_read_back
+from wallab.record.writecache import WriteCache
 
 _BLKFLSBUF = 0x1261  # linux/fs.h
 
@@ -30,14 +33,27 @@ _BLKFLSBUF = 0x1261  # linux/fs.h
 class HandDrive(msgspec.Struct, frozen=True):
     """What is known of a drive that was put up by hand."""
 
-    mount_point: Path
+    mounted: Mounted
     profile: str
-    filesystem: str
     size: int
-    loop: str
-    server: ledger.Process
+    server: Process
     control: Path
     folder: Path
+
+    @property
+    def mount_point(self) -> Path:
+        """Where its files are."""
+        return self.mounted.point
+
+    @property
+    def filesystem(self) -> str:
+        """What is on it."""
+        return self.mounted.filesystem
+
+    @property
+    def loop(self) -> Path:
+        """The loop device that carries the file system."""
+        return self.mounted.loop.device
 
 
 def _name(mount_point: Path) -> str:
@@ -63,17 +79,15 @@ def up(
             drive.mount()
             drive.set_write_cache(write_cache)
             drive.timing(True)
-            found = HandDrive(
-                mount_point=mount_point,
+            made = HandDrive(
+                mounted=drive.mounted,
                 profile=profile,
-                filesystem=filesystem,
                 size=size,
-                loop=str(drive.loop.path),
-                server=ledger.identify(drive.server.pid),
+                server=running.identify(drive.server.pid),
                 control=drive.socket,
                 folder=owned.folder,
             )
-            jsonfile.save(owned.folder / "drive.json", found)
+            jsonfile.save(owned.folder / "drive.json", made)
             owned.hand_over(drive.server.pid)
         except BaseException:
             drive.close()
@@ -82,18 +96,19 @@ def up(
     except BaseException:
         owned.close()
         raise
-    return found
+    return made
 
 
 def every() -> list[HandDrive]:
     """Return the drives that are up."""
-    found = []
-    for file in sorted(paths.runtime().glob("drive-*/drive.json")):
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            drive = jsonfile.load(file, HandDrive)
-            if drive.server.find() is not None:
-                found.append(drive)
-    return found
+    drives = []
+    for home in ledger.homes():
+        for file in sorted(home.glob("drive-*/drive.json")):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                drive = jsonfile.load(file, HandDrive)
+                if drive.server.find() is not None:
+                    drives.append(drive)
+    return drives
 
 
 def find(mount_point: Path) -> HandDrive:
@@ -110,24 +125,10 @@ def control(drive: HandDrive) -> DriveControl:
     return DriveControl(drive.control)
 
 
-def _kernel_mode(drive: HandDrive) -> Path:
-    return Path("/sys/block") / Path(drive.loop).name / "queue" / "write_cache"
-
-
 def set_write_cache(drive: HandDrive, state: WriteCache) -> dict[str, str]:
     """Switch the drive's cache and tell the kernel; return what both read back as."""
-    wanted = as_read_back(state)
     with contextlib.closing(control(drive)) as connection:
-        connection.ask(f"write-cache {wanted['drive']}")
-        try:
-            _kernel_mode(drive).write_text(wanted["kernel"])
-            kernel = _kernel_mode(drive).read_text().strip()
-        except OSError as error:
-            raise MachineError(f"{_kernel_mode(drive)}: {error.strerror}") from None
-        found = {"drive": str(connection.ask("state")["write_cache"]), "kernel": kernel}
-    if found != wanted:
-        raise MachineError(f"the write cache stays {found}, not {wanted}")
-    return found
+        return simulated.switch(connection, Queue(drive.loop), state)
 
 
 def become(drive: HandDrive, profile: str) -> HandDrive:
@@ -166,16 +167,17 @@ def _unmounted(drive: HandDrive) -> Iterator[DriveControl]:
     # The loop device would clear itself with its last user.
     device = os.open(drive.loop, os.O_RDWR | os.O_CLOEXEC)
     try:
-        done = subprocess.run(["umount", drive.mount_point], capture_output=True, text=True)
-        if done.returncode:
-            raise LabError(f"{done.stderr.strip()}; end what uses it, then this works")
+        if drive.mounted.is_on_top():
+            done = subprocess.run(["umount", drive.mount_point], capture_output=True, text=True)
+            if done.returncode:
+                raise LabError(f"{done.stderr.strip()}; end what uses it, then this works")
         try:
             _wait_until_unused(drive)
             with contextlib.closing(control(drive)) as connection:
                 yield connection
         finally:
             fcntl.ioctl(device, _BLKFLSBUF, 0)
-            mounts.mount(Path(drive.loop), drive.mount_point, drive.filesystem)
+            drive.mounted.mount()
     finally:
         os.close(device)
 
@@ -218,31 +220,26 @@ def power_off(drive: HandDrive, plan: str, patience: float) -> dict[str, object]
         return connection.ask("cut")
 
 
-def _is_held(drive: HandDrive) -> bool:
-    """Whether the loop device is still attached to the drive."""
-    return loop.name_of(Path(drive.loop)).startswith(f"{drive.folder}/")
-
-
 def down(drive: HandDrive) -> None:
     """Unmount the drive and end it; its content is gone."""
     with contextlib.closing(control(drive)) as connection:
         connection.ask("errors off")
         connection.ask("timing off")
-    queue = _kernel_mode(drive)
-    with contextlib.suppress(OSError):
-        queue.write_text("write back")
+    held = drive.mounted.loop
+    if held.holds():  # as long as the device is certainly the drive's
+        held.put_settings_back()
     try:
-        mounts.unmount(drive.mount_point, patience=1)
+        drive.mounted.unmount(patience=1)
     except MachineError as error:
         raise LabError(f"{error}; end what uses it, then this works") from None
     deadline = time.monotonic() + 10
     refused: dict[int, str] = {}
-    while (held := _is_held(drive)) and time.monotonic() < deadline:
-        refused = mounts.unmount_copies(drive.loop)
+    while held.holds() and time.monotonic() < deadline:
+        refused = mountcopies.unmount(drive.mounted)
         time.sleep(0.02)
-    if held and refused:
-        holder, said = next(iter(refused.items()))
-        say(f"{said}, as process {holder} sees it: {drive.loop} stays until that has ended")
+    if refused and held.holds():
+        holder, reason = next(iter(refused.items()))
+        say(f"{reason}, as process {holder} sees it: {drive.loop} stays until that has ended")
     if (server := drive.server.find()) is not None:
         server.send_signal(signal.SIGTERM)
         with contextlib.suppress(psutil.TimeoutExpired):

@@ -5,14 +5,13 @@ All work happens in a folder of the lab's own below the directory that the user 
 
 import itertools
 import os
-import secrets
 import shutil
 import subprocess
 from pathlib import Path
 
 from wallab.drives.drive import Drive
 from wallab.errors import LabError, MachineError
-from wallab.machine import blockdevice, cacheswitch, process
+from wallab.machine import blockdevice, cacheswitch, process, scratch
 from wallab.machine.blockdevice import Disk, Stack
 from wallab.machine.ledger import Ledger
 from wallab.record.drivereading import DriveReading
@@ -32,10 +31,10 @@ def describe(directory: Path, root: Path = Path("/")) -> dict[str, str]:
     """Say what is under the directory: mount, devices, disks and what can move their numbers."""
     mount = blockdevice.mount_under(_checked(directory), root)
     stack = blockdevice.stack_under(mount, root)
-    found = {
+    conditions = {
         "directory": str(directory),
         "filesystem": mount.filesystem,
-        "options": mount.options,
+        "options": ",".join(mount.options),
         "through": " ".join(folder.name for folder in stack.upper),
     }
     for disk in stack.disks:
@@ -50,19 +49,19 @@ def describe(directory: Path, root: Path = Path("/")) -> dict[str, str]:
             "scheduler": blockdevice.read(queue / "scheduler"),
             "sectors": blockdevice.read(disk.sysfs / "size"),
         }
-        found |= {f"{disk.name}.{key}": value for key, value in words.items() if value}
-    return found
+        conditions |= {f"{disk.name}.{key}": value for key, value in words.items() if value}
+    return conditions
 
 
 def _checked(directory: Path) -> Path:
     """Return the directory without links; LabError if there is none."""
     try:
-        found = directory.resolve(strict=True)
+        real = directory.resolve(strict=True)
     except OSError as error:
         raise LabError(f"{directory}: {error.strerror}; name a directory on the drive") from None
-    if not found.is_dir():
+    if not real.is_dir():
         raise LabError(f"{directory}: not a directory; name one on the drive")
-    return found
+    return real
 
 
 class DirectoryDrive(Drive):
@@ -76,12 +75,14 @@ class DirectoryDrive(Drive):
             blockdevice.mount_under(self.directory, root), root
         )
         self._zero: dict[str, int] = {}
-        self.folder = self.directory / f"wal-lab-{name}-{os.getpid()}-{secrets.token_hex(4)}"
-        self.mount_point = self.folder / "files"
-        self._kept = self.folder / "kept"
-        ledger.add_folder(self.folder)
+        self._ledger = ledger
         try:
-            self.folder.mkdir(mode=0o755)
+            self._scratch = ledger.make(
+                scratch.named(self.directory, f"wal-lab-{name}-{os.getpid()}")
+            )
+            self.folder = self._scratch.path
+            self.mount_point = self.folder / "files"
+            self._kept = self.folder / "kept"
             self.mount_point.mkdir(mode=0o700)
         except OSError as error:
             raise LabError(f"{error.filename}: {error.strerror}") from None
@@ -93,8 +94,8 @@ class DirectoryDrive(Drive):
             )
 
     def _reachable(self) -> bool:
-        child = process.spawn(["test", "-w", self.mount_point], as_server=True)
-        return child.wait() == 0
+        with process.started(["test", "-w", self.mount_point], as_server=True) as child:
+            return child.wait() == 0
 
     def unavailable(self, state: WriteCache) -> str:
         """Say why the write cache cannot have this state; nothing if it can."""
@@ -153,7 +154,7 @@ class DirectoryDrive(Drive):
 
     def close(self) -> None:
         """Remove the folder with all that is in it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._ledger.undo(self._scratch)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -228,32 +229,29 @@ class DeviceDrive(DirectoryDrive):
             raise MachineError(f"a real drive cannot be switched to “{state}”")
         for disk in self.disks:
             cacheswitch.set_to(disk, wanted["drive"], wanted["kernel"])
-        if (found := self.write_cache()) != wanted:
-            raise MachineError(f"the write cache under {self.directory} stays {found}")
+        if (states := self.write_cache()) != wanted:
+            raise MachineError(f"the write cache under {self.directory} stays {states}")
 
     def write_cache(self) -> dict[str, str]:
         """Read back the disks' caches and the kernel's belief; several values if they differ."""
         states = [cacheswitch.state(disk) for disk in self.disks]
-        kernel = {one.kernel for one in states}
+        kernel = {state.kernel for state in states}
         if kernel == {"write back"}:
             # A device made of disks may have been made when they had no cache: it sends no flush.
-            kernel |= {
-                found
-                for folder in self._stack.upper
-                if (found := blockdevice.read(folder / "queue/write_cache"))
-            }
+            upper = (blockdevice.read(folder / "queue/write_cache") for folder in self._stack.upper)
+            kernel |= set(filter(None, upper))
         return {
-            "drive": ", ".join(sorted({one.drive for one in states})),
+            "drive": ", ".join(sorted({state.drive for state in states})),
             "kernel": ", ".join(sorted(kernel)),
         }
 
 
 def check_apart(drives: dict[DeviceDrive, WriteCache | None]) -> None:
     """MachineError if drives with write caches of their own share a disk; None: the axis's."""
-    for (one, cache), (other, other_cache) in itertools.combinations(drives.items(), 2):
-        shared = {disk.name for disk in one.disks} & {disk.name for disk in other.disks}
+    for (drive, cache), (other, other_cache) in itertools.combinations(drives.items(), 2):
+        shared = {disk.name for disk in drive.disks} & {disk.name for disk in other.disks}
         if shared and cache != other_cache:
             raise MachineError(
-                f"{one.directory} and {other.directory} are both on {', '.join(sorted(shared))}, "
+                f"{drive.directory} and {other.directory} are both on {', '.join(sorted(shared))}, "
                 "which has but one write cache: name another drive, or one directory for both"
             )

@@ -5,6 +5,7 @@ file system. All of it is undone by `close`, and by the kernel if the lab is kil
 """
 
 import contextlib
+import secrets
 import select
 import signal
 import subprocess
@@ -13,9 +14,10 @@ from pathlib import Path
 from wallab.drives.control import DriveControl
 from wallab.drives.drive import Drive
 from wallab.errors import LabError, MachineError
-from wallab.machine import mounts, process, provision
+from wallab.machine import process, provision
 from wallab.machine.ledger import Ledger
-from wallab.machine.loop import LoopDevice
+from wallab.machine.loop import LoopDevice, Queue
+from wallab.machine.mounts import Mounted, MountsBelow
 from wallab.record.driveprofile import profile
 from wallab.record.drivereading import DriveReading
 from wallab.record.writecache import SIMULATED, WriteCache, as_read_back
@@ -26,6 +28,25 @@ FILE_SYSTEMS = {
     "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
 }
+
+
+def switch(control: DriveControl, queue: Queue, state: WriteCache) -> dict[str, str]:
+    """Switch a drive's cache, and tell the kernel what it needs to know of it.
+
+    Returns what both read back as; MachineError if one did not take. Takes effect on a mounted
+    file system too.
+    """
+    wanted = as_read_back(state)
+    control.ask(f"write-cache {wanted['drive']}")
+    queue.cache_mode = wanted["kernel"]
+    if (states := read_back(control, queue)) != wanted:
+        raise MachineError(f"the simulated drive's write cache stays {states}, not {wanted}")
+    return states
+
+
+def read_back(control: DriveControl, queue: Queue) -> dict[str, str]:
+    """Read back what `switch` set: the drive's cache, and the kernel's belief."""
+    return {"drive": str(control.ask("state")["write_cache"]), "kernel": queue.cache_mode}
 
 
 class SimulatedDrive(Drive):
@@ -58,10 +79,9 @@ class SimulatedDrive(Drive):
         self.filesystem = filesystem
         self._ledger = ledger
         self._undo = contextlib.ExitStack()
-        self.folder = ledger.folder / f"drive-{name}"
+        # Another lab, in another container, may have a ledger of this name, and see the devices.
+        self.folder = ledger.folder / f"drive-{name}-{secrets.token_hex(4)}"
         self.mount_point = mount_point or ledger.folder / name
-        if mount_point:
-            ledger.add_mount(mount_point)
         fuse = self.folder / "fuse"
         try:
             fuse.mkdir(parents=True)
@@ -70,8 +90,12 @@ class SimulatedDrive(Drive):
             self.control = DriveControl(self.socket)
             self._undo.callback(self.control.close)
             self.loop = LoopDevice(fuse / "disk")
-            self._undo.callback(self.loop.detach)
-            ledger.add_loop(self.loop.path)
+            self._undo.callback(self._detach)
+            ledger.add(self.loop.attached)
+            self.mounted = Mounted(self.mount_point, filesystem, self.loop.attached)
+            self._undo.callback(self.unmount)
+            if mount_point:
+                ledger.add(self.mounted)
             self.set_write_cache("off")
             self._make_filesystem(mkfs)
         except BaseException:
@@ -107,16 +131,16 @@ class SimulatedDrive(Drive):
                 command, stdout=subprocess.PIPE, stderr=errors, die_with_parent=die_with_lab
             )
         # The server unmounts its file where it lives; the lab may see it elsewhere, too.
-        self._undo.callback(mounts.forget, fuse)
+        self._undo.callback(MountsBelow(fuse).undo)
         self._undo.callback(process.end, server, signal.SIGTERM, 10)
         self._ledger.add_process(server.pid)
         assert server.stdout is not None
         self._undo.callback(server.stdout.close)
         ready, _, _ = select.select([server.stdout], [], [], 30)
         if not ready or server.stdout.readline() != b"ready\n":
-            said = log.read_text(errors="replace").strip()
+            words = log.read_text(errors="replace").strip()
             code = server.poll()
-            message = f"the simulated drive did not start: {said or 'it said nothing for 30 s'}"
+            message = f"the simulated drive did not start: {words or 'it said nothing for 30 s'}"
             raise LabError(message) if code == LabError.exit_code else MachineError(message)
         return server
 
@@ -131,23 +155,12 @@ class SimulatedDrive(Drive):
         return "" if state in SIMULATED else "a simulated drive has a write cache of its own"
 
     def set_write_cache(self, state: WriteCache) -> None:
-        """Switch the drive's cache, and tell the kernel what it needs to know of it.
-
-        Both are read back; MachineError if one did not take. Takes effect on a mounted file
-        system too.
-        """
-        wanted = as_read_back(state)
-        self.control.ask(f"write-cache {wanted['drive']}")
-        self.loop.cache_mode = wanted["kernel"]
-        if (found := self.write_cache()) != wanted:
-            raise MachineError(f"the simulated drive's write cache stays {found}, not {wanted}")
+        """Switch the drive's cache and the kernel's belief, mounted or not; see `switch`."""
+        switch(self.control, self.loop.queue, state)
 
     def write_cache(self) -> dict[str, str]:
         """Read back what set_write_cache set: the drive's cache, and the kernel's belief."""
-        return {
-            "drive": str(self.control.ask("state")["write_cache"]),
-            "kernel": self.loop.cache_mode,
-        }
+        return read_back(self.control, self.loop.queue)
 
     def set_read_ahead(self, sectors: int | None) -> None:
         """Read ahead so far, or as the kernel does by itself; counts for files opened later."""
@@ -170,13 +183,12 @@ class SimulatedDrive(Drive):
 
     def mount(self) -> None:
         """Mount the file system; its root belongs to the user that servers run as."""
-        options = ",".join(self.mount_options)
-        mounts.mount(self.loop.path, self.mount_point, self.filesystem, options)
+        self.mounted.mount(",".join(self.mount_options))
         process.own(self.mount_point)
 
     def unmount(self) -> None:
         """Unmount the file system."""
-        mounts.unmount(self.mount_point)
+        self.mounted.unmount()
 
     def snapshot(self) -> None:
         """Keep the present content, of an unmounted file system, for restore."""
@@ -200,6 +212,10 @@ class SimulatedDrive(Drive):
         """Return what was counted since the last reset."""
         return self.control.reading()
 
+    def _detach(self) -> None:
+        with self._ledger.undoing(self.loop.attached):
+            self.loop.detach()
+
     def leave_running(self) -> None:
         """Let go of a mounted drive without undoing anything."""
         self.control.close()
@@ -210,7 +226,4 @@ class SimulatedDrive(Drive):
         """Undo everything; safe to call twice."""
         with contextlib.suppress(MachineError, LabError, AttributeError):
             self.timing(False)
-        try:
-            self.unmount()
-        finally:
-            self._undo.close()
+        self._undo.close()

@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 
 from wallab.errors import MachineError
-from wallab.machine.mounts import unescape
+from wallab.machine import mounts
+from wallab.machine.mounts import Mount
 
 Kind = Literal["ata", "scsi", "nvme", "virtio", "loop", "raid", "other"]
 
@@ -19,17 +20,6 @@ _RAID_DRIVERS = (
     "3w-9xxx", "3w-sas", "aacraid", "arcmsr", "cciss", "gdth", "hpsa", "ips", "megaraid_sas",
     "mpi3mr", "smartpqi",
 )  # fmt: skip
-
-
-class Mount(msgspec.Struct, frozen=True):
-    """A line of /proc/self/mountinfo."""
-
-    point: Path
-    device: str
-    """major:minor; major 0 is no block device."""
-    filesystem: str
-    source: str
-    options: str
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -55,19 +45,15 @@ class Stack(msgspec.Struct, frozen=True):
 
 def mount_under(directory: Path, root: Path = Path("/")) -> Mount:
     """Return the mount that the directory, an absolute path without links, is on."""
-    found: Mount | None = None
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
-        fields, _, rest = line.partition(" - ")
-        device, _, point, options = fields.split()[2:6]
-        filesystem, source = rest.split()[:2]
-        mount = Mount(Path(unescape(point)), device, filesystem, unescape(source), options)
-        inside = mount.point == directory or mount.point in directory.parents
-        # Of two on the same point the later one covers the earlier.
-        if inside and (found is None or len(mount.point.parts) >= len(found.point.parts)):
-            found = mount
-    if found is None:
+    around = [
+        mount
+        for mount in mounts.table(root / "proc/self/mountinfo")
+        if mount.point == directory or mount.point in directory.parents
+    ]
+    if not around:
         raise MachineError(f"{directory}: no mount is known that it is on")
-    return found
+    # Of two on the same point the later one covers the earlier.
+    return max(reversed(around), key=lambda mount: len(mount.point.parts))
 
 
 def stack_under(mount: Mount, root: Path = Path("/")) -> Stack:
@@ -97,9 +83,9 @@ def _devices(mount: Mount, root: Path) -> list[Path]:
     # btrfs has a device number of its own, and may span several devices.
     name = (root / mount.source.lstrip("/")).resolve().name
     for volume in sorted((root / "sys/fs/btrfs").glob("*/devices")):
-        names = sorted(one.name for one in volume.iterdir())
+        names = sorted(device.name for device in volume.iterdir())
         if name in names:
-            return [(root / "sys/class/block" / one).resolve() for one in names]
+            return [(root / "sys/class/block" / device).resolve() for device in names]
     return []
 
 
@@ -116,7 +102,7 @@ def describe(folder: Path) -> Disk:
         if re.fullmatch(r"host\d+", parent.name):
             controller = read(parent / "scsi_host" / parent.name / "proc_name")
     vendor, model = read(folder / "device/vendor"), read(folder / "device/model")
-    identities = ("device/wwid", "wwid", "serial", "device/serial", "loop/backing_file")
+    sources = ("device/wwid", "wwid", "serial", "device/serial", "loop/backing_file")
     return Disk(
         name=name,
         kind=_kind(folder, vendor, model, controller),
@@ -124,7 +110,7 @@ def describe(folder: Path) -> Disk:
         # A virtio disk has a number for a vendor.
         model=model if vendor in ("", "ATA") or vendor.startswith("0x") else f"{vendor} {model}",
         controller=controller,
-        identity=next((found for one in identities if (found := read(folder / one))), name),
+        identity=next(filter(None, (read(folder / source) for source in sources)), name),
     )
 
 

@@ -9,18 +9,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import msgspec
-
 from wallab.errors import MachineError
 from wallab.machine import provision
 from wallab.machine.blockdevice import Disk, every_disk, read
+from wallab.machine.owned import Owned
 
 PATIENCE = 60
 """Seconds that a tool may take; a disk that spins up takes some of them."""
 
 
-class CacheState(msgspec.Struct, frozen=True):
-    """The settings of one disk."""
+class CacheState(Owned, frozen=True):
+    """The settings of one disk, as they are to be again."""
 
     identity: str
     name: str
@@ -28,6 +27,10 @@ class CacheState(msgspec.Struct, frozen=True):
     """on, off, or unknown."""
     kernel: str
     """write back: flushes are sent; write through: they are not."""
+
+    def undo(self) -> str:
+        """Put the disk's settings back."""
+        return put_back(self)
 
 
 # Kind of disk -> Debian package, program.
@@ -74,17 +77,21 @@ def set_to(disk: Disk, drive: str, kernel: str) -> bool:
 
 def put_back(before: CacheState, root: Path = Path("/")) -> str:
     """Put a disk's settings back; say what was done, if anything. MachineError if that failed."""
-    for disk in every_disk(root):
-        if disk.identity == before.identity:
-            # What could not be read was not switched either.
-            drive = before.drive if before.drive != "unknown" else _drive_state(disk)
-            changed = set_to(disk, drive, before.kernel)
-            what = f"put the write cache of {disk.name} back: {drive}, {before.kernel}"
-            return what if changed else ""
-    raise MachineError(
-        f"{before.name} ({before.identity}) is not here, and its write cache is still to be put "
-        f"back to {before.drive}: run scripts/drive restore when it is"
-    )
+    disks = [disk for disk in every_disk(root) if disk.identity == before.identity]
+    if not disks:
+        raise MachineError(
+            f"{before.name} ({before.identity}) is not here, and its write cache is still to be "
+            f"put back to {before.drive}: run scripts/drive restore when it is"
+        )
+    # A disk to which several ways lead has several names, and each has been noted.
+    named = [disk for disk in disks if disk.name == before.name]
+    changed = []
+    for disk in named or disks:
+        # What could not be read was not switched either.
+        drive = before.drive if before.drive != "unknown" else _drive_state(disk)
+        if set_to(disk, drive, before.kernel):
+            changed.append(f"put the write cache of {disk.name} back: {drive}, {before.kernel}")
+    return "; ".join(changed)
 
 
 def fixed(disk: Disk) -> str:
@@ -115,15 +122,15 @@ def _drive_state(disk: Disk) -> str:
     if disk.kind in _TOOLS:
         node = f"/dev/{disk.name}"
         if disk.kind == "ata":
-            found = re.search(r"write-caching =\s+([01])", _tool(disk, "-W", node))
+            bit = re.search(r"write-caching =\s+([01])", _tool(disk, "-W", node))
         elif disk.kind == "scsi":
             # It exits with 5 even where it works.
-            found = re.search(r"^WCE\s+([01])", _tool(disk, "--get=WCE", node), re.MULTILINE)
+            bit = re.search(r"^WCE\s+([01])", _tool(disk, "--get=WCE", node), re.MULTILINE)
         else:
-            said = _tool(disk, "get-feature", _controllers(disk)[0], "-f", "6")
-            found = re.search(r"Current value:\s*(?:0x)?0*([01])$", said, re.MULTILINE)
-        if found:
-            return "on" if found[1] == "1" else "off"
+            words = _tool(disk, "get-feature", _controllers(disk)[0], "-f", "6")
+            bit = re.search(r"Current value:\s*(?:0x)?0*([01])$", words, re.MULTILINE)
+        if bit:
+            return "on" if bit[1] == "1" else "off"
     # What has no such page, or nobody to ask: what the driver found.
     if disk.kind == "virtio":
         believed = read(disk.sysfs / "cache_type")
@@ -132,7 +139,7 @@ def _drive_state(disk: Disk) -> str:
     elif disk.kind in ("raid", "other"):
         return "unknown"
     else:
-        believed = next((read(one) for one in disk.sysfs.glob("device/scsi_disk/*/cache_type")), "")
+        believed = next(map(read, disk.sysfs.glob("device/scsi_disk/*/cache_type")), "")
         believed = believed or read(disk.sysfs / "queue/write_cache")
     if not believed:
         return "unknown"
@@ -160,10 +167,10 @@ def _controllers(disk: Disk) -> list[str]:
     """
     above = (disk.sysfs / "device").resolve()
     folders = [above, *sorted(above.glob("nvme*"))]
-    found = [f"/dev/{one.name}" for one in folders if re.fullmatch(r"nvme\d+", one.name)]
-    if not found:
+    nodes = [f"/dev/{folder.name}" for folder in folders if re.fullmatch(r"nvme\d+", folder.name)]
+    if not nodes:
         raise MachineError(f"{disk.name}: no NVMe controller is known for it")
-    return found
+    return nodes
 
 
 def _tool(disk: Disk, *arguments: str) -> str:

@@ -8,39 +8,30 @@ is kept where it survives one, too (paths.state).
 import contextlib
 import os
 import secrets
-import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Callable
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, get_args
 
 import msgspec
-import psutil
 
 from wallab import paths
 from wallab.errors import MachineError
 from wallab.files import jsonfile
-from wallab.machine import cacheswitch, loop, memorygroup, mounts
+from wallab.machine import running
 from wallab.machine.cacheswitch import CacheState
+from wallab.machine.loop import Attached
+from wallab.machine.memorygroup import Group
+from wallab.machine.mounts import Mounted, MountsBelow
+from wallab.machine.owned import Made, Owned
+from wallab.machine.running import DriveServers, Process
+from wallab.machine.scratch import Folder
 from wallab.progress import say
 
+Thing = Process | DriveServers | Group | Mounted | MountsBelow | Attached | CacheState | Folder
+"""What can be owned; users are undone before what they use."""
 
-class Process(msgspec.Struct, frozen=True):
-    """A process, told from a later one of the same number by its start."""
-
-    pid: int
-    started: float
-
-    def find(self) -> psutil.Process | None:
-        """Return the process if it still runs."""
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.started) < 1 and (
-                process.status() != psutil.STATUS_ZOMBIE
-            ):
-                return process
-        return None
+_ORDER = get_args(Thing)
 
 
 class Record(msgspec.Struct):
@@ -48,23 +39,15 @@ class Record(msgspec.Struct):
 
     owner: Process
     folder: Path
-    processes: list[Process] = msgspec.field(default_factory=list)
-    loops: list[str] = msgspec.field(default_factory=list)
-    groups: list[Path] = msgspec.field(default_factory=list)
-    """Control groups."""
-    read_ahead: dict[str, str] = msgspec.field(default_factory=dict)
-    """Loop device -> the read_ahead_kb that it had before."""
-    mounts: list[Path] = msgspec.field(default_factory=list)
-    """Elsewhere; ours if a loop device of ours is mounted there."""
-    folders: list[Path] = msgspec.field(default_factory=list)
-    """Elsewhere, with all that is in them, and with the processes whose programs are."""
-    caches: list[CacheState] = msgspec.field(default_factory=list)
-    """Real disks, as they were before."""
+    owned: list[Thing]
 
 
-def identify(pid: int) -> Process:
-    """Return the running process of that number."""
-    return Process(pid, psutil.Process(pid).create_time())
+class _Undone(NamedTuple):
+    """What became of a thing."""
+
+    thing: Thing
+    line: str
+    failed: bool
 
 
 class Ledger:
@@ -75,23 +58,25 @@ class Ledger:
         self._record = record
 
     @classmethod
-    def open(
-        cls, name: str | None = None, owner: int | None = None, *, lasting: bool = False
-    ) -> "Ledger":
-        """Make a folder below the runtime folder, owned by the process (this one by default).
+    def open(cls, name: str | None = None, *, lasting: bool = False) -> "Ledger":
+        """Make a folder below the runtime folder, owned by this process.
 
-        A lasting one survives a reboot.
+        A lasting one survives a reboot. MachineError where others could tamper with it.
         """
-        pid = os.getpid() if owner is None else owner
         home = paths.state() if lasting else paths.runtime()
-        # What an earlier boot left may have the same number.
-        folder = home / (name or (f"{pid}-{secrets.token_hex(4)}" if lasting else f"{pid}"))
-        record = Record(identify(pid), folder)
+        # Nobody else has the name, neither in another container nor after a reboot.
+        folder = home / (name or f"{os.getpid()}-{secrets.token_hex(4)}")
+        own: list[Thing] = [DriveServers(folder), MountsBelow(folder), Folder(folder)]
+        record = Record(running.identify(os.getpid()), folder, own)
+        _prepare(home)
         try:
-            home.mkdir(mode=0o755, parents=True, exist_ok=True)
             # The record comes first and goes last, so that a kill leaves no folder without one.
             jsonfile.create(_file(folder), record)
-            folder.mkdir(mode=0o755)
+            try:
+                folder.mkdir(mode=0o755)
+            except OSError:
+                _file(folder).unlink()
+                raise
         except FileExistsError:
             raise MachineError(f"{folder} is there already; is it in use?") from None
         except OSError as error:
@@ -101,218 +86,225 @@ class Ledger:
     def _save(self) -> None:
         jsonfile.save(_file(self.folder), self._record)
 
+    def add(self, thing: Owned) -> None:
+        """Note a thing that is to be undone, before it is made or changed."""
+        assert isinstance(thing, Thing)
+        self._record.owned.append(thing)
+        self._save()
+
     def add_process(self, pid: int) -> None:
         """Note a process that must not outlive the owner."""
-        self._record.processes.append(identify(pid))
-        self._save()
+        self.add(running.identify(pid))
 
-    def add_loop(self, device: Path) -> None:
-        """Note a loop device whose settings must go back."""
-        self._record.loops.append(str(device))
-        with contextlib.suppress(OSError):
-            self._record.read_ahead[str(device)] = _read_ahead(device).read_text().strip()
-        self._save()
+    def make(self, folder: Made, mode: int = 0o755) -> Made:
+        """Make a folder that is to go, and return it as it can be told from others.
 
-    def add_mount(self, point: Path) -> None:
-        """Note a mount point elsewhere; before anything is mounted there."""
-        self._record.mounts.append(point)
-        self._save()
-
-    def add_folder(self, folder: Path) -> None:
-        """Note a folder that goes with everything in it; before it is made."""
-        self._record.folders.append(folder)
-        self._save()
+        OSError where it cannot be made, or is there: then it is not the lab's, and not noted.
+        """
+        self.add(folder)
+        try:
+            folder.path.mkdir(mode)
+        except OSError:
+            self._strike(folder)
+            raise
+        made = msgspec.structs.replace(folder, inode=folder.path.lstat().st_ino)
+        self.add(made)
+        self._strike(folder)
+        return made
 
     def add_cache(self, before: CacheState) -> None:
         """Note the settings that a disk must get back, before they are changed.
 
         MachineError if another run that lives has noted the same disk.
         """
-        if any(one.identity == before.identity for one in self._record.caches):
-            return
+        for noted in _caches(self._record):
+            if (noted.identity, noted.name) == (before.identity, before.name):
+                return
         self._refuse_shared(before)
-        self._record.caches.append(before)
-        self._save()
+        self.add(before)
         try:
             self._refuse_shared(before)  # two may have looked at the same time
         except MachineError:
-            self._record.caches.remove(before)
-            self._save()
+            self._strike(before)
             raise
 
     def _refuse_shared(self, before: CacheState) -> None:
-        for file, record in _records():
-            same = any(one.identity == before.identity for one in record.caches)
+        for file, record in _read().readable.items():
+            same = any(cache.identity == before.identity for cache in _caches(record))
             if same and file != _file(self.folder) and record.owner.find() is not None:
                 raise MachineError(
                     f"{before.name} is in use by another run (process {record.owner.pid}); "
                     "wait for its end"
                 )
 
-    def add_group(self, path: Path) -> None:
-        """Note a control group that must not outlive the owner's processes."""
-        self._record.groups.append(path)
-        self._save()
+    def undo(self, thing: Owned) -> None:
+        """Undo the thing now; it stays noted, to be tried again by `close`, where that fails."""
+        with self.undoing(thing):
+            thing.undo()
+
+    @contextlib.contextmanager
+    def undoing(self, thing: Owned) -> Iterator[None]:
+        """Strike the thing, which the block undoes; it stays noted where that fails."""
+        with contextlib.suppress(MachineError, OSError):
+            yield
+            self._strike(thing)
+
+    def _strike(self, thing: Owned) -> None:
+        with contextlib.suppress(ValueError):  # it may be struck already
+            self._record.owned.remove(thing)  # type: ignore[arg-type]
+            self._save()
 
     def hand_over(self, owner: int) -> None:
         """Make another process the owner, so that this one may end."""
-        self._record.owner = identify(owner)
+        self._record.owner = running.identify(owner)
         self._save()
 
     def close(self) -> None:
-        """Put back what was changed, and remove the folders and the record."""
-        for line in _put_back(self._record, self._save):
-            say(line)
-        _remove(self._record)
+        """Undo what is left, the folder with it; what fails is said, and left to the next start."""
+        for undone in _undo(_file(self.folder), self._record, set()):
+            if undone.failed or not isinstance(undone.thing, Folder):
+                say(undone.line)
 
 
-def _read_ahead(device: Path) -> Path:
-    return Path("/sys/block") / device.name / "queue" / "read_ahead_kb"
+def _undo(file: Path, record: Record, in_use: set[str]) -> list[_Undone]:
+    """Undo what the record has, but for disks that others use; what fails stays in it."""
+    outcomes = []
+    things = record.owned[::-1]  # of a kind, the latest goes first
+    things.sort(key=lambda thing: _ORDER.index(type(thing)))
+    for thing in things:
+        try:
+            if isinstance(thing, CacheState) and thing.identity in in_use:
+                raise MachineError(
+                    f"{thing.name} is in use by another run; its write cache is still to be put "
+                    f"back to {thing.drive}, {thing.kernel}: run scripts/drive restore after that"
+                )
+            line = thing.undo()
+        except (MachineError, OSError) as error:
+            outcomes.append(_Undone(thing, str(error), failed=True))
+            continue
+        if line:
+            outcomes.append(_Undone(thing, line, failed=False))
+        record.owned.remove(thing)
+        if record.owned:
+            jsonfile.save(file, record)
+    if not record.owned:
+        file.unlink(missing_ok=True)
+    return outcomes
+
+
+def clear_dead() -> list[str]:
+    """Undo what dead owners left behind; return what was done, and what could not be, by lines."""
+    for home in homes():
+        jsonfile.clear_partial(home)
+    records = _read()
+    lines = list(records.unreadable.values())
+    for file, record in records.dead().items():
+        lines += [undone.line for undone in _undo(file, record, records.disks_in_use())]
+    return lines
+
+
+def dead() -> list[Path]:
+    """Return the records whose owners are dead, and those that cannot be read."""
+    records = _read()
+    return [*records.unreadable, *records.dead()]
+
+
+def homes() -> list[Path]:
+    """Return the folders of records that are there, the one that a reboot empties first.
+
+    MachineError where others could tamper with one.
+    """
+    there = [home for home in (paths.runtime(), paths.state()) if os.path.lexists(home)]
+    for home in there:
+        _check(home)
+    return there
+
+
+class _Records(NamedTuple):
+    """All records, by their files."""
+
+    readable: dict[Path, Record]
+    """In the order in which they are undone: processes before what they use."""
+    unreadable: dict[Path, str]
+    """Why not, and what to do."""
+
+    def dead(self) -> dict[Path, Record]:
+        """Return those whose owners are dead."""
+        return {
+            file: record for file, record in self.readable.items() if record.owner.find() is None
+        }
+
+    def disks_in_use(self) -> set[str]:
+        """Return the identities of disks whose caches runs that live have switched."""
+        dead = self.dead()
+        return {
+            cache.identity
+            for file, record in self.readable.items()
+            if file not in dead
+            for cache in _caches(record)
+        }
+
+
+def _read() -> _Records:
+    records = _Records({}, {})
+    for home in homes():
+        for file in sorted(home.glob("*.json")):
+            try:
+                if file.lstat().st_uid != os.geteuid():
+                    records.unreadable[file] = (
+                        f"{file} is another user's, and nothing that it says is done: remove it"
+                    )
+                else:
+                    records.readable[file] = jsonfile.load(file, Record)
+            except FileNotFoundError:
+                continue  # its owner has just ended
+            except (OSError, msgspec.MsgspecError, RecursionError) as error:
+                records.unreadable[file] = (
+                    f"{file} is damaged ({error}): what it names is still to be undone, by hand; "
+                    "then remove it"
+                )
+    return records
+
+
+def _caches(record: Record) -> list[CacheState]:
+    return [thing for thing in record.owned if isinstance(thing, CacheState)]
 
 
 def _file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.json")
 
 
-def _remove(record: Record) -> None:
-    if mounts.below(record.folder):
-        return  # never delete through a mount what is only shown here
-    if record.caches or record.folders or any(group.exists() for group in record.groups):
-        return  # still to be undone
-    shutil.rmtree(record.folder, ignore_errors=True)
-    if not record.folder.exists():  # else the next start tries again
-        _file(record.folder).unlink(missing_ok=True)
+def _mode(home: Path) -> int:
+    """Return the rights of a folder of records: servers of root's runs are other users."""
+    return 0o755 if os.geteuid() == 0 or home == paths.state() else 0o700
 
 
-def clear_dead() -> list[str]:
-    """Undo what dead owners left behind; return what was done, a line each."""
-    for home in (paths.runtime(), paths.state()):
-        jsonfile.clear_partial(home)
-    return [
-        line
-        for file, record in _records()
-        if record.owner.find() is None
-        for line in _clear(file, record)
-    ]
+def _prepare(home: Path) -> None:
+    """Make the folder of records if it is not there; MachineError as from `_check`."""
+    try:
+        home.mkdir(mode=_mode(home), parents=True, exist_ok=True)
+    except FileExistsError:
+        pass  # and no folder
+    except OSError as error:
+        raise MachineError(f"{home}: {error.strerror}") from None
+    _check(home)
 
 
-def dead() -> list[Path]:
-    """Return the records whose owners are dead."""
-    return [file for file, record in _records() if record.owner.find() is None]
+def _check(home: Path) -> None:
+    """MachineError unless the folder is this user's, no link, and closed to others.
 
-
-def _records() -> list[tuple[Path, Record]]:
-    """Return all records; processes before what they use."""
-    found: list[tuple[Path, Record]] = []
-    for home in (paths.runtime(), paths.state()):
-        for file in sorted(home.glob("*.json")):
-            with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append((file, jsonfile.load(file, Record)))
-    return found
-
-
-def _end_below(folder: Path) -> list[str]:
-    """Kill the processes whose programs lie below the folder; return a line about each."""
-    done = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            # A program that was deleted has a remark behind its path.
-            if process.exe().startswith(f"{folder}/"):
-                done.append(f"ended process {process.pid} ({process.name()})")
-                process.kill()
-                process.wait(5)
-    return done
-
-
-def _put_back(record: Record, save: Callable[[], None]) -> list[str]:
-    """Undo what is outside of the lab's own folders; return what was done, a line each.
-
-    What could not be undone stays in the record.
+    In /tmp anybody may have made it, with records that name what is to be removed.
     """
-    done: list[str] = []
-    for before in list(record.caches):
-        try:
-            if line := cacheswitch.put_back(before):
-                done.append(line)
-        except MachineError as error:
-            done.append(str(error))
-            continue
-        record.caches.remove(before)
-        save()
-    for folder in list(record.folders):
-        if mounts.below(folder):
-            done.append(f"{folder} stays, for something is mounted there")
-            continue
-        done += _end_below(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():
-            done.append(f"{folder} could not be removed")
-            continue
-        record.folders.remove(folder)
-        save()
-    return done
-
-
-def _clear(file: Path, record: Record) -> list[str]:
-    """Undo what the record names."""
-    done: list[str] = []
-    for process in [*record.processes, *_drive_servers(record.folder)]:
-        if (found := process.find()) is not None:
-            done.append(f"ended process {found.pid} ({found.name()})")
-            with contextlib.suppress(psutil.Error):
-                # A postmaster ends its children on SIGQUIT; what is deaf to it is killed.
-                found.send_signal(signal.SIGQUIT)
-                try:
-                    found.wait(5)
-                except psutil.TimeoutExpired:
-                    found.kill()
-                    found.wait(5)
-    for group in record.groups:
-        deadline = time.monotonic() + 5
-        while not memorygroup.remove(group) and time.monotonic() < deadline:
-            memorygroup.kill(group)
-            time.sleep(0.1)
-        gone = not group.exists()
-        done.append(f"{'removed' if gone else 'could not remove'} the control group {group}")
-    ours = [
-        point
-        for point in record.mounts
-        if (mounted := mounts.at(point)) is not None and mounted.source in record.loops
-    ]
-    for point in [*ours, *mounts.below(record.folder)]:
-        done.append(f"unmounted {point}")
-        subprocess.run(["umount", "--lazy", str(point)], capture_output=True)
-    for device in record.loops:
-        block = Path("/sys/block") / Path(device).name
-        backing = block / "loop" / "backing_file"
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and _is_below(Path(device), record.folder):
-            subprocess.run(["losetup", "-d", device], capture_output=True)
-            time.sleep(0.1)
-        with contextlib.suppress(OSError):
-            if not backing.exists():
-                (block / "queue" / "write_cache").write_text("write back")
-                if before := record.read_ahead.get(device):
-                    _read_ahead(Path(device)).write_text(before)
-        done.append(f"reset {device}")
-    there = [folder for folder in record.folders if folder.exists()]
-    done += _put_back(record, lambda: jsonfile.save(file, record))
-    _remove(record)
-    done += [f"removed {one}" for one in (*there, record.folder) if not one.exists()]
-    return done
-
-
-def _drive_servers(folder: Path) -> list[Process]:
-    """Return the drives' servers of the folder: a kill may come before they are noted."""
-    found = []
-    for process in psutil.process_iter(["name", "cmdline"]):
-        words = process.info["cmdline"] or []
-        if process.info["name"] == "wal-drive" and any(w.startswith(f"{folder}/") for w in words):
-            with contextlib.suppress(psutil.Error):
-                found.append(identify(process.pid))
-    return found
-
-
-def _is_below(device: Path, folder: Path) -> bool:
-    """Whether the loop device is attached to a file in the folder."""
-    return loop.name_of(device).startswith(f"{folder}/")
+    status = home.lstat()
+    reason = ""
+    if not stat.S_ISDIR(status.st_mode):
+        reason = "is no folder, or a link"
+    elif status.st_uid != os.geteuid():
+        reason = f"is user {status.st_uid}'s"
+    elif status.st_mode & (0o022 if _mode(home) & 0o055 else 0o077):
+        reason = f"gives others rights (mode {stat.S_IMODE(status.st_mode):o})"
+    if reason:
+        raise MachineError(
+            f"{home} {reason}: what the lab is to undo is kept there, and nobody else may write "
+            "it; remove it, or set WALLAB_RUNTIME (or WALLAB_STATE) to a folder of your own"
+        )

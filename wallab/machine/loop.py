@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from wallab.errors import MachineError
+from wallab.machine.owned import Owned
 
 _BLKFLSBUF = 0x1261
 _LOOP_CLR_FD = 0x4C01
@@ -20,6 +21,9 @@ _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CTL_GET_FREE = 0x4C82
 _AUTOCLEAR = 4
 _DIRECT_IO = 16
+
+PATIENCE = 10.0
+"""Seconds that the last users of a device have to go."""
 
 SECTOR = 512
 """Bytes; the logical block size that the devices show, as drives of 2005 had it."""
@@ -41,6 +45,142 @@ def name_of(device: Path) -> str:
     return ""
 
 
+class Queue:
+    """The settings of a block device's queue in sysfs, read back after they are set."""
+
+    def __init__(self, device: Path) -> None:
+        self.folder = Path("/sys/block") / device.name / "queue"
+
+    @property
+    def cache_mode(self) -> str:
+        """What the kernel believes: “write back” (it sends flushes) or “write through”."""
+        return (self.folder / "write_cache").read_text().strip()
+
+    @cache_mode.setter
+    def cache_mode(self, mode: str) -> None:
+        self._set("write_cache", mode)
+
+    @property
+    def read_ahead(self) -> int:
+        """How far the kernel reads ahead on the device, in sectors."""
+        return int((self.folder / "read_ahead_kb").read_text()) * 1024 // SECTOR
+
+    @read_ahead.setter
+    def read_ahead(self, sectors: int) -> None:
+        self._set("read_ahead_kb", str(sectors * SECTOR // 1024))
+
+    def _set(self, name: str, value: str) -> None:
+        file = self.folder / name
+        try:
+            file.write_text(value)
+            after = file.read_text().strip()
+        except OSError as error:
+            raise MachineError(f"{file}: “{value}”: {error.strerror}") from None
+        if after != value:
+            raise MachineError(f"{file} stays “{after}”, not “{value}”")
+
+
+class Attached(Owned, frozen=True):
+    """A file behind a loop device, and the settings that the device had before.
+
+    The device's number may be another's by the time that this is undone.
+    """
+
+    device: Path
+    name: str
+    """What it was attached as, see name_of."""
+    sequence: int
+    """The kernel's number of this attachment; 0 where it counts none (before Linux 5.15)."""
+    cache_mode: str
+    read_ahead: int
+    """Sectors."""
+
+    @classmethod
+    def note(cls, device: Path) -> "Attached":
+        """Note what is attached there now, and the settings that the device has now."""
+        queue = Queue(device)
+        return cls(device, name_of(device), _sequence(device), queue.cache_mode, queue.read_ahead)
+
+    def holds(self) -> bool:
+        """Whether the device still holds this file."""
+        if not _is_attached(self.device):
+            return False
+        if self.sequence:
+            return _sequence(self.device) == self.sequence
+        return name_of(self.device) == self.name
+
+    def put_settings_back(self) -> bool:
+        """Set the device's queue as it was before; return whether there was anything to do.
+
+        MachineError if that fails.
+        """
+        queue = Queue(self.device)
+        changed = False
+        # In this order: the kernel forgets its read-ahead when told of the cache.
+        if queue.cache_mode != self.cache_mode:
+            queue.cache_mode = self.cache_mode
+            changed = True
+        if queue.read_ahead != self.read_ahead:
+            queue.read_ahead = self.read_ahead
+            changed = True
+        return changed
+
+    def undo(self) -> str:
+        """Put the settings back, and give the device back if it still holds the file."""
+        try:
+            return self.release(os.open(self.device, os.O_RDWR | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return ""  # the device itself is gone, with its settings
+        except OSError as error:
+            raise MachineError(f"{self.device}: {error.strerror}") from None
+
+    def release(self, descriptor: int) -> str:
+        """Undo it through a descriptor of the device, which is closed."""
+        try:
+            ours = self.holds()
+            if not ours and _is_attached(self.device):
+                return self._leave_to_another()
+            # The kernel keeps the settings for the next user of the device.
+            done = [f"put the settings of {self.device} back"] if self.put_settings_back() else []
+            if ours:
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(descriptor, _LOOP_CLR_FD)
+                done.append(f"gave {self.device} back")
+        finally:
+            os.close(descriptor)
+        deadline = time.monotonic() + PATIENCE
+        while ours and self.holds():
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"{self.device} is in use: end what uses it, in containers, too, then run "
+                    "scripts/drive restore"
+                )
+            time.sleep(0.01)
+        return "; ".join(done)
+
+    def _leave_to_another(self) -> str:
+        queue = Queue(self.device)
+        if (queue.cache_mode, queue.read_ahead) == (self.cache_mode, self.read_ahead):
+            return ""
+        raise MachineError(
+            f"{self.device} is another's by now, with settings of the lab's: it had “"
+            f"{self.cache_mode}”, read-ahead {self.read_ahead}; run scripts/drive restore when it "
+            "is free"
+        )
+
+
+def _sequence(device: Path) -> int:
+    """Return the number of what is attached there, which nothing else gets until a reboot."""
+    try:
+        return int((Path("/sys/block") / device.name / "diskseq").read_text())
+    except OSError:
+        return 0
+
+
+def _is_attached(device: Path) -> bool:
+    return (Path("/sys/block") / device.name / "loop" / "backing_file").exists()
+
+
 class LoopDevice:
     """A block device over a file, open as long as this object is."""
 
@@ -57,7 +197,9 @@ class LoopDevice:
             self.path, self._fd = self._attach(backing, str(file))
         finally:
             os.close(backing)
-        self._read_ahead_before = self.read_ahead
+        self.queue = Queue(self.path)
+        self.attached = Attached.note(self.path)
+        """What is to be undone."""
 
     @staticmethod
     def _attach(backing: int, name: str) -> tuple[Path, int]:
@@ -105,43 +247,23 @@ class LoopDevice:
         raise MachineError("every loop device that was free was taken by others; try again")
 
     @property
-    def queue(self) -> Path:
-        """The folder of the device's queue settings in sysfs."""
-        return Path("/sys/block") / self.path.name / "queue"
-
-    @property
     def cache_mode(self) -> str:
         """What the kernel believes: “write back” (it sends flushes) or “write through”."""
-        return (self.queue / "write_cache").read_text().strip()
-
-    @cache_mode.setter
-    def cache_mode(self, mode: str) -> None:
-        try:
-            (self.queue / "write_cache").write_text(mode)
-        except OSError as error:
-            raise MachineError(f"{self.queue}/write_cache: “{mode}”: {error.strerror}") from None
-        if self.cache_mode != mode:
-            raise MachineError(f"{self.queue}/write_cache stays “{self.cache_mode}”, not “{mode}”")
+        return self.queue.cache_mode
 
     @property
     def read_ahead(self) -> int:
         """How far the kernel reads ahead on the device, in sectors."""
-        return int((self.queue / "read_ahead_kb").read_text()) * 1024 // SECTOR
+        return self.queue.read_ahead
 
     @read_ahead.setter
     def read_ahead(self, sectors: int) -> None:
-        file = self.queue / "read_ahead_kb"
-        try:
-            file.write_text(str(sectors * SECTOR // 1024))
-        except OSError as error:
-            raise MachineError(f"{file}: {sectors} sectors: {error.strerror}") from None
-        if self.read_ahead != sectors:
-            raise MachineError(f"{file} stays at {self.read_ahead} sectors, not {sectors}")
+        self.queue.read_ahead = sectors
 
     def restore_read_ahead(self) -> None:
         """Read ahead as the kernel did when the device was attached."""
-        if self.read_ahead != self._read_ahead_before:
-            self.read_ahead = self._read_ahead_before
+        if self.read_ahead != self.attached.read_ahead:
+            self.read_ahead = self.attached.read_ahead
 
     def forget(self) -> None:
         """Write back and drop what the kernel keeps of the device's content in memory."""
@@ -152,17 +274,8 @@ class LoopDevice:
         os.close(self._fd)
 
     def detach(self) -> None:
-        """Give the device back and wait until it is free; its settings go back first."""
-        # The kernel keeps the setting for the next user of the device.
-        with contextlib.suppress(MachineError):
-            self.cache_mode = "write back"
-        with contextlib.suppress(MachineError):
-            self.restore_read_ahead()
-        name = name_of(self.path)
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(self._fd, _LOOP_CLR_FD)
-        os.close(self._fd)
-        # Somebody else may have it already.
-        deadline = time.monotonic() + 10
-        while name and name_of(self.path) == name and time.monotonic() < deadline:
-            time.sleep(0.01)
+        """Give the device back and wait until it is free; its settings go back first.
+
+        MachineError where that takes too long, or fails.
+        """
+        self.attached.release(self._fd)

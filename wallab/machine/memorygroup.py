@@ -2,16 +2,18 @@
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wallab.errors import MachineError
+from wallab.machine.owned import OwnedFolder, Owner
 
-if TYPE_CHECKING:
-    from wallab.machine.ledger import Ledger
+PATIENCE = 5.0
+"""Seconds that processes which were killed have to leave a group."""
 
 _V1 = Path("/sys/fs/cgroup/memory")
 _V2 = Path("/sys/fs/cgroup")
@@ -36,24 +38,57 @@ def lacking() -> str:
     return "" if os.access(home[0], os.W_OK) else f"{home[0]} cannot be written"
 
 
+class Group(OwnedFolder, frozen=True):
+    """A control group of the lab's own."""
+
+    def kill(self) -> None:
+        """Kill all processes of the group."""
+        with contextlib.suppress(OSError):
+            for pid in map(int, (self.path / "cgroup.procs").read_text().split()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def undo(self) -> str:
+        """Remove the group, with the processes that are still in it."""
+        if not self.is_there():
+            return ""
+        deadline = time.monotonic() + PATIENCE
+        while self.is_there():
+            try:
+                self.path.rmdir()
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise MachineError(
+                        f"the control group {self.path} could not be removed: {error.strerror}"
+                    ) from None
+                self.kill()
+                time.sleep(0.02)
+        return f"removed the control group {self.path}"
+
+
 class MemoryGroup:
     """A control group with a limit; processes are put into it one by one."""
 
-    def __init__(self, name: str, limit: int, ledger: "Ledger") -> None:
-        """Make the group; limit in bytes. MachineError where that cannot be done."""
+    def __init__(self, name: str, limit: int, owner: Owner) -> None:
+        """Make the group; limit in bytes. MachineError where that cannot be done.
+
+        What others made is not taken over: nobody guesses what is put behind the name.
+        """
         home = _home()
         if home is None:
             raise MachineError(f"{lacking()}; give it one, or take memory_mb out of the experiment")
         folder, file = home
-        self.path = folder / name
+        self.path = folder / f"{name}-{secrets.token_hex(4)}"
         self._file = self.path / file
-        ledger.add_group(self.path)
+        self._owner = owner
         try:
-            self.path.mkdir()
-            self._file.write_text(str(limit))
+            self._group = owner.make(Group(self.path))
+            try:
+                self._file.write_text(str(limit))
+            except OSError:
+                owner.undo(self._group)
+                raise
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
             raise MachineError(f"{self.path}: {error.strerror}") from None
 
     @property
@@ -68,9 +103,9 @@ class MemoryGroup:
     def page_cache(self) -> int:
         """Return the bytes of files that count as the group's, without shared memory."""
         lines = (self.path / "memory.stat").read_text().splitlines()
-        found = {name: int(figure) for name, figure in map(str.split, lines)}
+        figures = {name: int(figure) for name, figure in map(str.split, lines)}
         # “cache” in the first version of control groups, “file” in the second.
-        return found.get("cache", found.get("file", 0)) - found.get("shmem", 0)
+        return figures.get("cache", figures.get("file", 0)) - figures.get("shmem", 0)
 
     @staticmethod
     def waiting(command: Sequence[str | Path]) -> list[str | Path]:
@@ -86,23 +121,8 @@ class MemoryGroup:
 
     def kill(self) -> None:
         """Kill all processes of the group."""
-        kill(self.path)
+        self._group.kill()
 
     def close(self) -> None:
-        """Remove the group, whose processes must have ended."""
-        remove(self.path)
-
-
-def kill(path: Path) -> None:
-    """Kill all processes of a group."""
-    with contextlib.suppress(OSError):
-        for pid in map(int, (path / "cgroup.procs").read_text().split()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def remove(path: Path) -> bool:
-    """Remove a group that has no process any more; return whether it is gone."""
-    with contextlib.suppress(OSError):
-        path.rmdir()
-    return not path.exists()
+        """Remove the group, with what is left in it."""
+        self._owner.undo(self._group)

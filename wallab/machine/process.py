@@ -1,14 +1,17 @@
 """Child processes that never outlive the lab."""
 
+import contextlib
 import ctypes
 import functools
 import os
 import pwd
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from types import FrameType
+from typing import IO, TypedDict, Unpack
 
 from wallab.errors import LabError
 from wallab.machine.provision import SERVER_USER
@@ -37,10 +40,12 @@ def server_user() -> str | None:
 def can_run(server: Path) -> bool:
     """Whether that user can reach the installed server where it is."""
     try:
-        child = spawn([server / "bin/postgres", "-V"], as_server=True, stdout=subprocess.DEVNULL)
+        with started(
+            [server / "bin/postgres", "-V"], as_server=True, stdout=subprocess.DEVNULL
+        ) as child:
+            return child.wait(60) == 0
     except PermissionError:
         return False
-    return child.wait(60) == 0
 
 
 def own(path: Path) -> None:
@@ -98,7 +103,97 @@ def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
     return ["unshare", *CONTAINER, "sh", "-c", inside, user, *command]
 
 
-def spawn(
+class Options(TypedDict, total=False):
+    """How a child is started."""
+
+    as_server: bool
+    """As the user that PostgreSQL runs as."""
+    contained: bool
+    """In a process namespace where that can be made, so that no daemon outlives it."""
+    die_with_parent: bool
+    """It gets the deadly signal when the lab dies, however it dies; the default."""
+    deadly: signal.Signals
+    cwd: Path | None
+    environment: dict[str, str] | None
+    stdin: int | IO[bytes] | None
+    stdout: int | IO[bytes] | None
+    stderr: int | IO[bytes] | None
+
+
+_Handler = Callable[[int, FrameType | None], object]
+
+
+class _Delay:
+    """Interrupts that come between `begin` and `end` are acted on by `end`.
+
+    subprocess forgets a child whose start is interrupted, and the child goes on.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, _Handler] = {}
+        self._pending: list[tuple[_Handler, int]] = []
+
+    def begin(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # no handler runs there
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):  # what is ignored stays so, for the child, too
+                self._handlers[number] = handler
+                signal.signal(number, functools.partial(self._note, handler))
+
+    def _note(self, handler: _Handler, number: int, frame: FrameType | None) -> None:
+        self._pending.append((handler, number))
+
+    def end(self) -> None:
+        """Act on them, and on those to come, as before; safe to call twice."""
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+        while self._pending:
+            handler, number = self._pending.pop(0)
+            handler(number, None)
+
+
+def spawn(command: Sequence[str | Path], **options: Unpack[Options]) -> subprocess.Popen[bytes]:
+    """Start a child in a session of its own, so that Ctrl-C reaches the lab alone.
+
+    Whoever calls this ends it; `started` does so by itself. A child whose start is interrupted is
+    ended before the interrupt goes on.
+    """
+    delay = _Delay()
+    delay.begin()
+    try:
+        child = _start(command, **options)
+    except BaseException:
+        delay.end()
+        raise
+    try:
+        delay.end()
+    except BaseException:
+        end_group(child)
+        raise
+    return child
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str | Path], **options: Unpack[Options]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a child as `spawn` does, and end its group when the block ends, however it ends."""
+    delay = _Delay()
+    delay.begin()
+    try:
+        child = _start(command, **options)
+        try:
+            delay.end()
+            yield child
+        finally:
+            end_group(child)
+    finally:
+        delay.end()
+
+
+def _start(
     command: Sequence[str | Path],
     *,
     as_server: bool = False,
@@ -111,12 +206,6 @@ def spawn(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a session of its own, so that Ctrl-C reaches the lab alone.
-
-    When the lab dies, however it dies, the child gets the deadly signal, unless it is to go on
-    without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as, and
-    `contained` in a process namespace where that can be made, so that no daemon outlives it.
-    """
     user = server_user() if as_server else None
     if contained and user and can_contain():
         command = _in_container(command, user)
@@ -145,17 +234,14 @@ def must_run(
     command: Sequence[str | Path], what: str, environment: dict[str, str] | None = None
 ) -> None:
     """Run a program as the user that servers run as; LabError with its last words if it fails."""
-    child = spawn(
+    with started(
         command,
         as_server=True,
         environment=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-    )
-    try:
+    ) as child:
         _, errors = child.communicate()
-    finally:
-        end_group(child)
     if child.returncode:
         raise LabError(f"{what} failed: {errors.decode(errors='replace').strip()[-500:]}")
 

@@ -4,12 +4,11 @@ import os
 
 from wallab.errors import MachineError
 from wallab.machine import container
-from wallab.servers import prebuilt
 
 
 def check() -> None:
     """MachineError unless this process may make simulated drives."""
-    if prebuilt.image() and (missing := container.lacking()):
+    if container.image() and (missing := container.lacking()):
         raise MachineError(
             f"simulated drives take rights that this container lacks ({', '.join(missing)}); "
             f"start it with:\n  {container.command()}"

@@ -76,15 +76,15 @@ def check_stopped(server: Path, cluster: Cluster, wal: list[str]) -> None:
 
 
 def _run(name: str, command: list[str | Path]) -> None:
-    child = process.spawn(command, as_server=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        said, _ = child.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        raise Damage(f"{name}: not done within {PATIENCE:.0f} s") from None
-    finally:
-        process.end_group(child)
+    with process.started(
+        command, as_server=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as child:
+        try:
+            words, _ = child.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise Damage(f"{name}: not done within {PATIENCE:.0f} s") from None
     if child.returncode:
-        raise Damage(f"{name}: {'; '.join(_telling(said.decode(errors='replace')))}")
+        raise Damage(f"{name}: {'; '.join(_telling(words.decode(errors='replace')))}")
 
 
 def _telling(said: str) -> Iterator[str]:

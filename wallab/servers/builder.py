@@ -21,7 +21,7 @@ from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.timestamp import utc
-from wallab.machine import process
+from wallab.machine import container, process
 from wallab.progress import Work, say
 from wallab.record import series
 from wallab.record.build import AppliedPatch, Build
@@ -47,7 +47,7 @@ class Server(msgspec.Struct, frozen=True):
 
 def compiler() -> str:
     """Return the C compiler's first line about itself; MachineError if there is none."""
-    if prebuilt.image() == "lab":
+    if container.image() == "lab":
         return prebuilt.origin().compiler
     command = os.environ.get("CC", "cc").split()
     try:
@@ -170,7 +170,7 @@ class Builder:
         return WorkTree(path)
 
     def _build(self, variant: str, patches: list[Patch]) -> Server:
-        if prebuilt.image() == "lab":
+        if container.image() == "lab":
             raise prebuilt.refuse_to_build(variant)
         begun = time.monotonic()
         staging = self._home / "staging"
@@ -242,14 +242,13 @@ class Builder:
             "CCACHE_BASEDIR": str(self._home),
             "LC_ALL": "C",
         }
-        child = process.spawn(
+        with process.started(
             command,
             cwd=cwd,
             environment=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )
-        try:
+        ) as child:
             assert child.stdout is not None
             for line in child.stdout:
                 output.write(line)
@@ -258,8 +257,6 @@ class Builder:
                     work.update(share, "compile")
             if child.wait():
                 raise subprocess.CalledProcessError(child.returncode, command)
-        finally:
-            process.end_group(child)
 
     def _record(self, variant: str, patches: list[Patch], seconds: float) -> Build:
         applied = [AppliedPatch(patch.name, patch.sha256) for patch in patches]

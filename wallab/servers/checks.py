@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wallab.errors import LabError, MachineError
 from wallab.files.timestamp import utc
-from wallab.machine import process
+from wallab.machine import process, scratch
 from wallab.machine.ledger import Ledger
 from wallab.progress import Work
 from wallab.servers import checkresult, cluster, suite
@@ -32,7 +32,7 @@ def check(builder: Builder, server: Server, patches: list[Patch], suites: tuple[
     """
     started = utc()
     begun = time.monotonic()
-    ledger = Ledger.open()
+    ledger = Ledger.open(lasting=True)  # its folder, in /var/tmp, survives a reboot
     try:
         kit = _kit(builder, server, patches, suites, ledger)
         methods = cluster.methods(kit / "server")
@@ -63,7 +63,8 @@ def check(builder: Builder, server: Server, patches: list[Patch], suites: tuple[
 def _scratch(ledger: Ledger) -> Path:
     """Make the folder, which the tests' user owns; MachineError where it could not reach it."""
     base = Path(os.environ.get("TMPDIR", "/var/tmp")).absolute()  # noqa: S108 - too much for /tmp
-    folder = base / f"wal-lab-{os.getpid()}"
+    planned = scratch.named(base, f"wal-lab-{os.getpid()}")
+    folder = planned.path
     if process.server_user():
         for parent in folder.parents:
             if not parent.stat().st_mode & 0o001:
@@ -76,9 +77,7 @@ def _scratch(ledger: Ledger) -> Path:
             f"{folder} is too long a path for the tests' sockets: set TMPDIR to one of at most "
             f"{LONGEST_SCRATCH - len(folder.name) - 1} characters"
         )
-    ledger.add_folder(folder)
-    folder.mkdir(mode=0o755)
-    return folder
+    return ledger.make(planned).path
 
 
 def _kit(

@@ -24,11 +24,6 @@ class Origin(msgspec.Struct, frozen=True):
     compiler: str
 
 
-def image() -> str:
-    """Which of the image's targets this is, lab or builder; nothing outside of them."""
-    return os.environ.get("WALLAB_IMAGE", "")
-
-
 def default_source() -> str | None:
     """The source that the image was made of, to be used where none is named."""
     return os.environ.get("WALLAB_SOURCE") or None

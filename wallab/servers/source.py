@@ -23,6 +23,7 @@ from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.strict import read_toml
+from wallab.machine import container
 from wallab.servers import debian, prebuilt
 
 
@@ -80,7 +81,7 @@ def resolve(name: str) -> Source:
 
     LabError where there is none, or where it is no PostgreSQL source.
     """
-    if prebuilt.image() == "lab":
+    if container.image() == "lab":
         kept = prebuilt.origin(name)
         return Source(kept.source_kind, Path(name), kept.version, kept.source, official=True)
     if re.fullmatch(r"\d+", name):
