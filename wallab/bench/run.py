@@ -15,7 +15,7 @@ from wallab.files import jsonfile, resultfolder
 from wallab.files.timestamp import utc
 from wallab.machine import ledger, rights
 from wallab.progress import Work, duration, say
-from wallab.record import cost, manifest
+from wallab.record import cost, manifest, samples
 from wallab.record.cost import Session
 from wallab.record.manifest import Manifest, NotApplicable
 from wallab.record.matrix import Cell, Experiment
@@ -23,7 +23,7 @@ from wallab.record.samples import Sample, SampleFile
 from wallab.results.intervals import Estimate
 
 MANIFEST = manifest.FILE
-SAMPLES = "samples.jsonl"
+SAMPLES = samples.FILE
 
 
 def find(name: str) -> Path:

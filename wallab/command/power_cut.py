@@ -136,6 +136,7 @@ def command(
         builds={name: server.build for name, server in servers.items()},
         lab=manifests.lab_state(),
         machine=manifests.machine(),
+        titles=manifests.titles({"variant": tuple(servers)}),
     )
     installed = {name: server.path for name, server in servers.items()}
     try:

@@ -17,7 +17,7 @@ from wallab.files import resultfolder
 from wallab.files.timestamp import utc
 from wallab.progress import say
 from wallab.record import manifest as manifests
-from wallab.record import matrix, reference
+from wallab.record import matrix, reference, series
 from wallab.record.manifest import Manifest
 from wallab.record.matrix import Cell, Experiment
 from wallab.results import tabulation
@@ -267,6 +267,8 @@ def command(
         builds={name: server.build for name, server in servers.items()},
         methods={},
         drives=manifests.drive_parameters(chosen),
+        titles=manifests.titles(chosen.axes),
+        direct=series.direct_methods(series.read(), chosen.axes.get("variant", ())),
     )
     paths_of = {name: server.path for name, server in servers.items()}
     try:

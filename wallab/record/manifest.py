@@ -12,6 +12,7 @@ from wallab import __version__, paths
 from wallab.drives import real as realdrive
 from wallab.drives.simulated import profile
 from wallab.files import jsonfile, resultfolder
+from wallab.record import axes
 from wallab.record.cost import Cost, Session
 from wallab.record.matrix import Cell, Experiment, Preset
 from wallab.servers.builder import Build
@@ -78,6 +79,10 @@ class Manifest(msgspec.Struct):
     """As builds -> its values of wal_sync_method; a cell without one is N/A."""
     drives: dict[str, dict[str, str]]
     """Drive -> the parameters of its profile."""
+    titles: dict[str, dict[str, str]] = {}
+    """Axis -> value -> how tables write it, where that is otherwise."""
+    direct: dict[str, tuple[str, ...]] = {}
+    """Variant -> the methods that take O_DIRECT by it, and would not by their name."""
     not_applicable: tuple[NotApplicable, ...] = ()
     """Cells that this machine or their server cannot do; beside those that lack their method."""
     template: dict[str, Any] = {}
@@ -137,6 +142,15 @@ def lab_state() -> dict[str, str]:
         "commit": ask("rev-parse", "HEAD") or os.environ.get("WALLAB_REVISION", ""),
         "changed": "yes" if changed else "no",
     }
+
+
+def titles(axes_of: dict[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
+    """Return how tables write the values of the axes (axis -> values), where that is otherwise."""
+    named = {
+        axis: {value: title for value in values if (title := axes.find(axis).shown(value)) != value}
+        for axis, values in axes_of.items()
+    }
+    return {axis: of_axis for axis, of_axis in named.items() if of_axis}
 
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:

@@ -12,6 +12,8 @@ from wallab.drives.drive import DriveReading
 from wallab.files.linefile import LineFile
 from wallab.record.matrix import Cell
 
+FILE = "samples.jsonl"
+
 
 class CpuSeconds(msgspec.Struct, frozen=True):
     """Processor time, in user and in kernel mode, that was used while measuring."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from wallab.record.axes.axis import Axis, one_of
 from wallab.record.conditions import Conditions
+from wallab.record.openflags import METHODS
 
 if TYPE_CHECKING:
     from wallab.bench.testbed import TestBed
@@ -12,19 +13,6 @@ FSYNC_OFF = "fsync=false"
 """The value that stands for a server that never syncs."""
 
 LACKS = "the variant has no such method"
-
-METHODS = (
-    "fdatasync",
-    "fsync",
-    "fsync_writethrough",
-    "open_datasync",
-    "open_sync",
-    "fdatasync_direct",
-    "fsync_direct",
-    "open_datasync_direct",
-    "open_direct",
-)
-"""The values of wal_sync_method in any variant."""
 
 
 class Sync(Axis):
