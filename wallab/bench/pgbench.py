@@ -11,20 +11,21 @@ import msgspec
 from wallab.bench import transactionlog
 from wallab.bench.transactionlog import Course
 from wallab.machine import process
+from wallab.record.number import Count, Figure, Rate, Seconds
 
 
 class Measured(msgspec.Struct, frozen=True):
     """What pgbench reports of one run."""
 
-    tps: float
+    tps: Rate
     """Transactions a second, without the time that connecting took."""
-    transactions: int
-    failed: int
-    latency_ms: float
-    connecting_ms: float
+    transactions: Count
+    failed: Count
+    latency_ms: Figure
+    connecting_ms: Figure
     course: Course | None = None
     """From pgbench's log of transactions, if it kept one."""
-    lasted_s: float | None = None
+    lasted_s: Seconds | None = None
     """How long all of it took, where what is counted was only a part."""
 
     @property

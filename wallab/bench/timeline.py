@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wallab.bench.gauges import GAUGES
+from wallab.record.number import Figure, Seconds
 
 if TYPE_CHECKING:
     from wallab.bench.testbed import TestBed
@@ -20,12 +21,16 @@ FULL = 0.99
 class Series(msgspec.Struct, frozen=True):
     """A figure over time."""
 
-    seconds: tuple[float, ...]
+    seconds: tuple[Seconds, ...]
     """Since the measuring began."""
-    figures: tuple[float, ...]
+    figures: tuple[Figure, ...]
     """In the gauge's unit; as many as seconds."""
-    limit: float | None = None
+    limit: Figure | None = None
     """The most that there could be, if that is known."""
+
+    def __post_init__(self) -> None:
+        if not self.seconds or len(self.seconds) != len(self.figures):
+            raise ValueError("expected as many `figures` as `seconds`, and at least one")
 
     @property
     def full_after(self) -> float | None:
@@ -33,8 +38,8 @@ class Series(msgspec.Struct, frozen=True):
         if self.limit is None:
             return None
         full = FULL * self.limit
-        found = zip(self.seconds, self.figures, strict=True)
-        return next((second for second, figure in found if figure >= full), None)
+        looks = zip(self.seconds, self.figures, strict=True)
+        return next((second for second, figure in looks if figure >= full), None)
 
 
 class Timeline:

@@ -10,25 +10,27 @@ from collections.abc import Iterable
 
 import msgspec
 
+from wallab.record.number import Count, Figure, Rate
+
 
 class Latency(msgspec.Struct, frozen=True):
     """Percentiles of the latency of transactions, in ms, by nearest rank."""
 
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    max: float
+    p50: Figure
+    p90: Figure
+    p95: Figure
+    p99: Figure
+    max: Figure
 
 
 class Course(msgspec.Struct, frozen=True):
     """How a run went while it went."""
 
     latency_ms: Latency
-    per_second: tuple[int, ...]
+    per_second: tuple[Count, ...]
     """Transactions that ended in each second since the first one began; the last, which the run
     does not fill, is left out."""
-    halves_tps: tuple[float, float]
+    halves_tps: tuple[Rate, Rate]
     """TPS in the first and in the second half of the time in which all clients were at work."""
 
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import msgspec
 
 from wallab.errors import MachineError
+from wallab.record.number import Counter
 from wallab.record.writecache import WriteCache
 
 
 class DriveReading(msgspec.Struct, frozen=True):
     """What a drive counted, by the names of drive/README.md; times in ns, by the drive's clock."""
 
-    counters: dict[str, int]
-    lateness: dict[str, int]
+    counters: dict[str, Counter]
+    lateness: dict[str, Counter]
     """How late answers were delivered, in real time: count, p50_ns, p99_ns, max_ns.
 
     Empty for a drive that is not simulated.
