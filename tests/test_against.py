@@ -85,10 +85,52 @@ def test_gate(made: Made) -> None:
 
 def test_no_verdict_without_rounds(made: Made) -> None:
     old, new = made("old", [100, 200, 50], 4), made("newer", [50, 100, 25], 8)
-    code, output, errors = tabulated(new, "--against", old, "--fail-if-slower", "5")
-    assert code == 0
+    gate = (new, "--against", old, "--fail-if-slower", "5")
+    code, output, errors = tabulated(*gate)
+    assert code == 1
     assert output.count("too few rounds") == 3
-    assert "nothing could fail" in errors
+    assert "too few rounds for a verdict: both, off, open_direct" in errors
+    assert tabulated(*gate, "--allow-few-rounds")[0] == 0
+
+
+def fail(folder: Path, sync: str) -> None:
+    """Let every sample of the method's cell be one that failed."""
+    file = SampleFile(folder / "samples.jsonl")
+    before = file.read()
+    file.path.unlink()
+    for sample in before:
+        failed = sample.cell["sync"] == sync
+        changes = {"state": "failed", "figures": None, "error": "no"} if failed else {}
+        file.append(msgspec.structs.replace(sample, **changes))
+
+
+def test_gate_does_not_pass_by_failing(made: Made) -> None:
+    old, new = made("old", [100, 200, 50]), made("newer", [100, 200, 50])
+    fail(new, "open_direct")
+    gate = (new, "--against", old, "--fail-if-slower", "5")
+    code, output, errors = tabulated(*gate, "--allow-few-rounds")
+    assert code == 1
+    assert "failed in every round: both, off, open_direct" in errors
+    assert "Failed in every round of the first run: both, off, open_direct." in output
+    for sync in ("fdatasync", "fsync"):
+        fail(new, sync)
+    code, _, errors = tabulated(*gate)
+    assert code == 1
+    assert errors.count("failed in every round:") == 3
+
+
+def test_gate_does_not_pass_what_was_not_run(made: Made) -> None:
+    old, new = made("old", [100, 200, 50]), made("newer", [100, 200, 50])
+    file = SampleFile(new / "samples.jsonl")
+    kept = [sample for sample in file.read() if sample.cell["sync"] != "fsync"]
+    file.path.unlink()
+    for sample in kept:
+        file.append(sample)
+    gate = (new, "--against", old, "--fail-if-slower", "5")
+    code, _, errors = tabulated(*gate)
+    assert code == 1
+    assert "too few rounds for a verdict: direct-io, off, fsync" in errors
+    assert tabulated(*gate, "--allow-few-rounds")[0] == 0
 
 
 def test_formats_say_the_same_twice(made: Made) -> None:
@@ -125,6 +167,7 @@ def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
         (["--rows", "sync,sync"], "each axis has one place"),
         (["--value", "beauty"], "beauty"),
         (["--against", "nosuch"], "no run “nosuch”"),
+        (["--allow-few-rounds"], "is for --fail-if-slower"),
     ],
 )
 def test_wrong_arguments(made: Made, arguments: list[str], said: str) -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from wallab import paths
 from wallab.bench import provenance
-from wallab.command import power_cut
+from wallab.command import power_cut, tabulate
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.powercut import campaign, conduct, display
+from wallab.powercut import campaign, conduct, display, marks
 from wallab.powercut.campaign import Agenda, Campaign
 from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
@@ -188,13 +189,15 @@ def test_mistaken_arguments_are_named(
         power_cut.command.main(arguments, standalone_mode=False)
 
 
-def a_run_and_its_campaign(folder: Path, cut_key: str) -> tuple[Path, Path]:
-    """The committed example run, and a campaign on servers of that key or of the run's own."""
-    run = paths.RESULTS / "example-quick"
-    builds = manifest.load(run).builds
+def a_run_and_its_campaign(
+    folder: Path, cut_key: str, name: str = "quick", variant: str = "both"
+) -> tuple[Path, Path]:
+    """A committed example run, and a campaign on servers of that key or of the run's own."""
+    run = paths.RESULTS / f"example-{name}"
+    builds = {build.variant: build for build in manifest.load(run).builds.values()}
     one = plan(HONEST)
     one.builds = {
-        "both": msgspec.structs.replace(builds["both"], key=cut_key or builds["both"].key)
+        variant: msgspec.structs.replace(builds[variant], key=cut_key or builds[variant].key)
     }
     honest = Cell("both", "off", "open_direct", "xfs")
     lossy = Cell("both", "off", "fsync=false", "xfs")
@@ -212,7 +215,7 @@ def a_run_and_its_campaign(folder: Path, cut_key: str) -> tuple[Path, Path]:
 
 def test_table_carries_the_marks(tmp_path: Path) -> None:
     run, folder = a_run_and_its_campaign(tmp_path, "")
-    found = tabulation.results_of(run, cuts=[folder])
+    found = tabulation.results_of(run, mark=marks.of([folder], manifest.load(run)))
     for kind, words in (
         ("text", "safe 30 (<10.0%)"),
         ("text", "LOST 1/1"),
@@ -228,10 +231,19 @@ def test_table_carries_the_marks(tmp_path: Path) -> None:
     assert "power cuts" not in without
 
 
+@pytest.mark.parametrize("name", ["read-ahead", "archive", "smp"])
+def test_run_without_a_wal_drive_has_no_marks(tmp_path: Path, name: str) -> None:
+    run, folder = a_run_and_its_campaign(tmp_path, "", name, "stock")
+    arguments = [str(run), "--cuts", str(folder)]
+    result = CliRunner().invoke(tabulate.command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stdout == tabulation.render(tabulation.results_of(run), "text")
+
+
 def test_campaign_on_other_servers_is_refused(tmp_path: Path) -> None:
     run, folder = a_run_and_its_campaign(tmp_path, "another")
     with pytest.raises(LabError, match="another source, patch or compiler made its both"):
-        tabulation.results_of(run, cuts=[folder])
+        marks.of([folder], manifest.load(run))
 
 
 def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
@@ -239,7 +251,7 @@ def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
     cuts = folder / campaign.CUTS
     cuts.write_bytes(b"".join(cuts.read_bytes().splitlines(keepends=True)[1:]))
     with pytest.raises(LabError, match="proves nothing"):
-        tabulation.results_of(run, cuts=[folder])
+        marks.of([folder], manifest.load(run))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from wallab.bench import provenance
-from wallab.record import matrix, reference
+from wallab.record import matrix, reference, series
 from wallab.record.build import Build
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.measured import Course, Latency, Measured
+from wallab.record.openflags import METHODS
 from wallab.record.samples import CpuSeconds, Sample
 from wallab.record.walcounters import WalCounters
 from wallab.record.writecache import as_read_back
@@ -165,6 +166,49 @@ def test_what_was_not_as_asked_is_marked(
     found = find(summary.summarize(plan, [sample(cell, 1, 9, **(good | changes))], None), cell)
     assert said in " ".join(found.warnings)
     assert text.tps(found).endswith("!")
+
+
+@pytest.mark.parametrize(
+    ("variant", "method", "seen", "words"),
+    [
+        ("committed", "open_sync", {"O_SYNC": 3}, "without O_DIRECT"),
+        ("committed", "open_datasync", {"O_DIRECT": 3}, "without O_DSYNC"),
+        ("committed", "open_sync", {}, "so O_DIRECT|O_SYNC is not proved"),
+        ("committed", "open_sync", {"O_DIRECT|O_SYNC": 3}, ""),
+        ("committed", "fdatasync", {"none": 3}, ""),
+        ("stock", "open_sync", {"O_SYNC": 3}, ""),
+        ("stock", "open_sync", {"none": 3}, "without O_SYNC"),
+        ("both", "open_direct", {"O_DIRECT|O_SYNC": 2, "O_DIRECT": 1}, "without O_SYNC"),
+        ("both", "fdatasync_direct", {"O_DIRECT": 2}, ""),
+        ("both", "fsync=false", {"none": 2}, ""),
+    ],
+)
+def test_flags_are_those_of_method_and_variant(
+    plan: Manifest, variant: str, method: str, seen: dict[str, int], words: str
+) -> None:
+    cell = at(variant, method)
+    direct = series.direct_methods(series.read(), plan.experiment.axes["variant"])
+    methods = dict.fromkeys(("stock", "both", "committed"), METHODS)
+    known = msgspec.structs.replace(plan, direct=direct, methods=methods, cells=(cell,))
+    (only,) = summary.summarize(known, [sample(cell, 1, 9, open_flags=seen)], None)
+    assert (words in " ".join(only.warnings)) if words else only.warnings == ()
+
+
+def test_titles_are_those_of_the_run(plan: Manifest) -> None:
+    """A title that is changed later changes no table of before."""
+    titles = {"variant": {"both": "both of them"}, "sync": {"fsync": "F_SYNC"}}
+    cell = at("both", "fsync")
+    named = msgspec.structs.replace(plan, titles=titles, cells=(cell,))
+    laid_out = table.lay_out(named, summary.summarize(named, [sample(cell, 1, 9)], None), None)
+    for render in (text.render, markdown.render):
+        assert "both of them" in render(laid_out)
+    plain = msgspec.structs.replace(laid_out, titles={})
+    assert not any("both of them" in render(plain) for render in (text.render, markdown.render))
+
+
+def test_titles_are_kept_for_what_is_written_otherwise() -> None:
+    axes = {"variant": ("stock", "direct-io"), "sync": ("fsync",)}
+    assert provenance.titles(axes) == {"variant": {"direct-io": "direct io"}}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
 from wallab.record import manifest as manifests
-from wallab.record import matrix, reference
+from wallab.record import matrix, reference, series
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import Manifest
 from wallab.servers import builder, prebuilt
@@ -93,6 +93,8 @@ def prepare(plan: Plan) -> Prepared:
         builds={name: server.build for name, server in servers.items()},
         methods={},
         drives=provenance.drive_parameters(plan.experiment),
+        titles=provenance.titles(plan.experiment.axes),
+        direct=series.direct_methods(series.read(), plan.experiment.axes.get("variant", ())),
     )
     return Prepared(manifest, {name: server.path for name, server in servers.items()})
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wallab import __version__, paths
 from wallab.drives import real
+from wallab.record import axes
 from wallab.record.driveprofile import profile
 from wallab.record.experiment import Experiment
 from wallab.record.manifest import Machine
@@ -79,6 +80,15 @@ def lab_state() -> dict[str, str]:
         "commit": ask("rev-parse", "HEAD") or os.environ.get("WALLAB_REVISION", ""),
         "changed": "yes" if changed else "no",
     }
+
+
+def titles(axes_of: dict[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
+    """Return how tables write the values of the axes (axis -> values), where that is otherwise."""
+    named = {
+        axis: {value: title for value in values if (title := axes.find(axis).shown(value)) != value}
+        for axis, values in axes_of.items()
+    }
+    return {axis: of_axis for axis, of_axis in named.items() if of_axis}
 
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:

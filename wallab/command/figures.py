@@ -11,12 +11,11 @@ import msgspec
 from wallab import paths
 from wallab.command import outcome
 from wallab.errors import LabError
-from wallab.powercut import conduct, display
+from wallab.powercut import conduct, display, marks
 from wallab.progress import say
-from wallab.record import reference
+from wallab.record import manifest, reference
 from wallab.results import tabulation
 from wallab.results.export import extract, markdown
-from wallab.results.table import value_title
 
 EPILOG = """\b
 Examples:
@@ -90,7 +89,9 @@ def table(words: list[str]) -> str:
     rows = options.pop("rows", ())
     (column,) = options.pop("columns", (None,))
     campaigns = [example(campaign) for campaign in options.pop("cuts", ())]
-    results = tabulation.results_of(example(name), rows, column, cuts=campaigns)
+    run = example(name)
+    mark = marks.of(campaigns, manifest.load(run)) if campaigns else None
+    results = tabulation.results_of(run, rows, column, mark=mark)
     chosen: dict[str, object] = {
         key: options.pop(key) for key in ("values", "parts") if key in options
     }
@@ -112,6 +113,7 @@ def cuts(words: list[str]) -> str:
     name, *rest = words
     variants = _options(rest).get("variant", ())
     report = conduct.report(example(name))
+    titles = report.campaign.titles.get("variant", {})
     verdicts = [
         verdict for verdict in report.cells if not variants or verdict.cell.variant in variants
     ]
@@ -122,7 +124,7 @@ def cuts(words: list[str]) -> str:
     marks: dict[tuple[str, ...], dict[str, str]] = {}
     for verdict in verdicts:
         cell = verdict.cell
-        head = (value_title("variant", cell.variant), cell.write_cache, cell.filesystem)
+        head = (titles.get(cell.variant, cell.variant), cell.write_cache, cell.filesystem)
         marks.setdefault(head, {})[cell.sync] = verdict.mark
     rows = [[*head, *(of.get(column, "") for column in columns)] for head, of in marks.items()]
     heads = ["patch", "writeback cache", "file system", *columns]

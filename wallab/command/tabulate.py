@@ -6,13 +6,12 @@ import click
 
 from wallab.command import outcome
 from wallab.errors import LabError
-from wallab.powercut import campaign
+from wallab.powercut import campaign, marks
 from wallab.progress import say
 from wallab.record import manifest
 from wallab.record.values import VALUES
-from wallab.results import tabulation
+from wallab.results import comparison, tabulation
 from wallab.results.against import Against, slower
-from wallab.results.comparison import shown
 from wallab.results.export import versus
 
 EPILOG = """\b
@@ -33,15 +32,25 @@ def axes_of(context: click.Context, parameter: click.Parameter, value: str) -> t
     return tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
-def gate(found: Against, percent: float) -> int:
-    """Say which cells are slower by more than so many percent; return the exit code."""
-    failing = slower(found, percent)
+def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
+    """Say which cells are slower by more than so many percent, failed, or have no verdict.
+
+    Return the exit code; cells without a verdict pass with `few_rounds` alone.
+    """
+    failing = slower(compared, percent)
     for pair in failing:
-        say(f"slower: {', '.join(pair.cell.values())}: {shown(pair.comparison)}")
-    judged = sum(pair.verdict != "too few rounds" for pair in found.pairs)
-    if not judged:
-        say("no cell has enough rounds for a verdict, so nothing could fail")
-    return 1 if failing else 0
+        say(f"slower: {', '.join(pair.cell.values())}: {comparison.words(pair.comparison)}")
+    for cell in compared.failed:
+        say(f"failed in every round: {', '.join(cell.values())}")
+    for cell in compared.unjudged:
+        say(f"too few rounds for a verdict: {', '.join(cell.values())}")
+    if compared.unjudged and not few_rounds:
+        say(
+            f"a verdict takes {comparison.VERDICT_ROUNDS} rounds in either run; --allow-few-rounds "
+            "lets cells without one pass"
+        )
+    unproved = compared.unjudged and not few_rounds
+    return 1 if failing or compared.failed or unproved else 0
 
 
 @click.command(epilog=EPILOG)
@@ -78,7 +87,14 @@ def gate(found: Against, percent: float) -> int:
     "percent",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if a cell is slower than in the run --against by more than this.",
+    help="Exit with 1 if a cell is slower than in the run --against by more than this, failed in "
+    "every round, or has too few rounds for a verdict.",
+)
+@click.option(
+    "--allow-few-rounds",
+    "few_rounds",
+    is_flag=True,
+    help="With --fail-if-slower: let cells pass that have too few rounds for a verdict.",
 )
 def command(
     run_name: str,
@@ -89,15 +105,18 @@ def command(
     cuts: tuple[str, ...],
     against: str | None,
     percent: float | None,
+    few_rounds: bool,
 ) -> int:
     """Print the table of RUN, derived from its raw samples."""
     folder = manifest.find(run_name)
+    if few_rounds and percent is None:
+        raise LabError("--allow-few-rounds is for --fail-if-slower")
     if against is None:
         if percent is not None:
             raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
-        campaigns = [campaign.find(name) for name in cuts]
-        found = tabulation.results_of(folder, rows, column, value, campaigns)
-        sys.stdout.write(tabulation.render(found, kind))
+        mark = marks.of([campaign.find(name) for name in cuts], manifest.load(folder))
+        results = tabulation.results_of(folder, rows, column, value, mark if cuts else None)
+        sys.stdout.write(tabulation.render(results, kind))
         return 0
     if cuts:
         raise LabError("--against compares figures alone: --cuts does not fit")
@@ -107,7 +126,7 @@ def command(
         raise LabError(f"--against has no format {kind}; it has {', '.join(versus.FORMATS)}")
     compared = tabulation.comparison_of(folder, manifest.find(against), value)
     sys.stdout.write(versus.FORMATS[kind](compared))
-    return gate(compared, percent) if percent is not None else 0
+    return gate(compared, percent, few_rounds=few_rounds) if percent is not None else 0
 
 
 if __name__ == "__main__":

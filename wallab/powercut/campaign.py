@@ -49,6 +49,8 @@ class Campaign(msgspec.Struct, kw_only=True):
     machine: Machine
     methods: dict[str, tuple[str, ...]] = {}
     """Variant -> its values of wal_sync_method; a cell without one is N/A."""
+    titles: dict[str, dict[str, str]] = {}
+    """Axis -> value -> how the table writes it, where that is otherwise."""
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell's variant has its method."""

@@ -2,20 +2,20 @@
 
 from wallab.powercut.verdict import Report, Verdict
 from wallab.results.export import grid
-from wallab.results.table import value_title
 
 
 def _table(report: Report) -> str:
-    columns = list(dict.fromkeys(one.cell.sync for one in report.cells))
+    columns = list(dict.fromkeys(verdict.cell.sync for verdict in report.cells))
+    titles = report.campaign.titles.get("variant", {})
     rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
-    for one in report.cells:
-        cell = one.cell
+    for verdict in report.cells:
+        cell = verdict.cell
         head = (cell.variant, cell.write_cache, cell.filesystem)
-        rows.setdefault(head, {})[cell.sync] = one
+        rows.setdefault(head, {})[cell.sync] = verdict
     lines = [["patch", "writeback cache", "file system", *columns]]
     for (variant, cache, filesystem), cells in rows.items():
         marks = [cells[column].mark if column in cells else "" for column in columns]
-        lines.append([value_title("variant", variant), cache, filesystem, *marks])
+        lines.append([titles.get(variant, variant), cache, filesystem, *marks])
     return grid.lay_out(lines, 3)
 
 
@@ -23,23 +23,25 @@ def _controls(report: Report) -> list[str]:
     if not report.controls:
         return []
     lines = ["", "Controls, which must lose:"]
-    for one in report.controls:
-        verdict = one.account if one.state == "lost" else f"DID NOT LOSE in {one.cuts} cuts"
-        lines.append(f"  {one.cell.control} ({one.cell.variant}): {verdict}")
+    for control in report.controls:
+        lost = control.state == "lost"
+        account = control.account if lost else f"DID NOT LOSE in {control.cuts} cuts"
+        lines.append(f"  {control.cell.control} ({control.cell.variant}): {account}")
     return lines
 
 
 def conclusion(report: Report) -> str:
     """Say in a line what the campaign comes to."""
     if not report.proved:
-        names = [one.cell.control for one in report.controls if one.state != "lost"]
+        names = [control.cell.control for control in report.controls if control.state != "lost"]
         return f"The campaign proved nothing: {', '.join(names)} must lose and did not."
     if losses := report.honest_losses:
         return f"{len(losses)} cells lost what they had acknowledged."
-    honest = [one for one in report.cells if one.cell.honest and one.state == "safe"]
+    safe = [verdict for verdict in report.cells if verdict.state == "safe"]
+    honest = [verdict for verdict in safe if verdict.cell.honest]
     if not honest:
         return "Every control lost; no cell was cut that had to keep what it acknowledged."
-    total = sum(one.cuts for one in honest)
+    total = sum(verdict.cuts for verdict in honest)
     controls = "; every control lost" if report.controls else ""
     return (
         f"No loss in {total} cuts of {len(honest)} cells that have to keep what they acknowledge "
@@ -65,11 +67,12 @@ def render(report: Report) -> str:
         "server never syncs, are cut only until they lose.",
         *_controls(report),
     ]
-    if losses := [one for one in report.cells if one.state == "lost"]:
+    if losses := [verdict for verdict in report.cells if verdict.state == "lost"]:
         lines += ["", "Losses:"]
-        for one in losses:
-            told = "" if one.cell.honest else " (may lose)"
-            lines.append(f"  {one.cell.name}{told}: {one.account}")
+        for loss in losses:
+            remark = "" if loss.cell.honest else " (may lose)"
+            lines.append(f"  {loss.cell.name}{remark}: {loss.account}")
     if unfinished := report.unfinished:
-        lines += ["", f"Without a verdict: {', '.join(one.cell.name for one in unfinished)}"]
+        names = ", ".join(verdict.cell.name for verdict in unfinished)
+        lines += ["", f"Without a verdict: {names}"]
     return "\n".join([*lines, "", conclusion(report)]) + "\n"

@@ -1,8 +1,6 @@
-"""Marks for the cells of a table of TPS, from campaigns of power cuts."""
+"""What campaigns of power cuts say of the cells of a run."""
 
 from pathlib import Path
-
-import msgspec
 
 from wallab.errors import LabError
 from wallab.powercut import campaign, conduct
@@ -13,11 +11,11 @@ from wallab.powercut.verdict import judge_cell
 from wallab.record.durability import Durability
 from wallab.record.experiment import Cell as TableCell
 from wallab.record.manifest import Manifest
-from wallab.results.table import Table
+from wallab.results.table import Mark
 
 
-def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:
-    """Return the table with the marks that the campaigns give its cells.
+def of(folders: list[Path], run: Manifest) -> Mark:
+    """Return what the campaigns say of each cell of the run.
 
     LabError for a campaign of another source, patch or compiler, and for one that proved nothing.
     """
@@ -32,17 +30,7 @@ def marked(table: Table, run: Manifest, folders: list[Path]) -> Table:
             return None
         return judge_cell(cut, records).durability
 
-    rows = tuple(
-        msgspec.structs.replace(
-            row,
-            cells=tuple(
-                cell and msgspec.structs.replace(cell, durability=mark(cell.cell))
-                for cell in row.cells
-            ),
-        )
-        for row in table.rows
-    )
-    return msgspec.structs.replace(table, rows=rows)
+    return mark
 
 
 def _check(folder: Path, record: Campaign, run: Manifest) -> None:
@@ -64,7 +52,8 @@ def _check(folder: Path, record: Campaign, run: Manifest) -> None:
 
 def _cut_cell(cell: TableCell, run: Manifest) -> Cell | None:
     """Return the campaign's cell for one of the table; None if campaigns have no such cell."""
-    wal = run.experiment.drive["wal"]
+    drives = run.experiment.drive
+    wal = drives.get("wal") or drives["data"]
     variant, sync = cell.get("variant"), cell.get("sync")
     cache = wal.write_cache or cell.get("write_cache")
     if variant is None or sync is None or cache is None:

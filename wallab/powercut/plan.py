@@ -93,6 +93,7 @@ def prepare(plan: Plan) -> Prepared:
         builds={name: server.build for name, server in servers.items()},
         lab=provenance.lab_state(),
         machine=provenance.machine(),
+        titles=provenance.titles({"variant": tuple(servers)}),
     )
     return Prepared(record, {name: server.path for name, server in servers.items()})
 

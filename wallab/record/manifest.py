@@ -61,6 +61,10 @@ class Manifest(msgspec.Struct):
     """As builds -> its values of wal_sync_method; a cell without one is N/A."""
     drives: dict[str, dict[str, str]]
     """Drive -> the parameters of its profile."""
+    titles: dict[str, dict[str, str]] = {}
+    """Axis -> value -> how tables write it, where that is otherwise."""
+    direct: dict[str, tuple[str, ...]] = {}
+    """Variant -> the methods that take O_DIRECT by it, and would not by their name."""
     not_applicable: tuple[NotApplicable, ...] = ()
     """Cells that this machine or their server cannot do; beside those that lack their method."""
     templates: dict[str, dict[str, Any]] = {}

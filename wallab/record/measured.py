@@ -2,40 +2,42 @@
 
 import msgspec
 
+from wallab.record.number import Count, Figure, Rate, Seconds
+
 
 class Latency(msgspec.Struct, frozen=True):
     """Percentiles of the latency of transactions, in ms, by nearest rank."""
 
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    max: float
+    p50: Figure
+    p90: Figure
+    p95: Figure
+    p99: Figure
+    max: Figure
 
 
 class Course(msgspec.Struct, frozen=True):
     """How a run went while it went."""
 
     latency_ms: Latency
-    per_second: tuple[int, ...]
+    per_second: tuple[Count, ...]
     """Transactions that ended in each second since the first one began; the last, which the run
     does not fill, is left out."""
-    halves_tps: tuple[float, float]
+    halves_tps: tuple[Rate, Rate]
     """TPS in the first and in the second half of the time in which all clients were at work."""
 
 
 class Measured(msgspec.Struct, frozen=True):
     """What pgbench, or another program in its place, reports of one run."""
 
-    tps: float
+    tps: Rate
     """Transactions a second, without the time that connecting took."""
-    transactions: int
-    failed: int
-    latency_ms: float
-    connecting_ms: float
+    transactions: Count
+    failed: Count
+    latency_ms: Figure
+    connecting_ms: Figure
     course: Course | None = None
     """From pgbench's log of transactions, if it kept one."""
-    lasted_s: float | None = None
+    lasted_s: Seconds | None = None
     """How long all of it took, where what is counted was only a part."""
 
     @property

@@ -9,6 +9,7 @@ from wallab.files.linefile import LineFile
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
 from wallab.record.measured import Measured
+from wallab.record.number import Count, Figure, Seconds
 from wallab.record.timeseries import TimeSeries
 from wallab.record.walcounters import WalCounters
 
@@ -18,9 +19,9 @@ SAMPLES = "samples.jsonl"
 class CpuSeconds(msgspec.Struct, frozen=True):
     """Processor time, in user and in kernel mode, that was used while measuring."""
 
-    server: float
+    server: Figure
     """By all of the server's processes."""
-    client: float
+    client: Figure
     """By pgbench."""
 
     def since(self, earlier: "CpuSeconds") -> "CpuSeconds":
@@ -34,9 +35,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One measured run of a cell, or the account of why it failed."""
 
     cell: Cell
-    round: int
+    round: Count
     """From 1."""
-    position: int
+    position: Count
     """In the round, from 1."""
     started: str
     """UTC."""
@@ -50,15 +51,15 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Drive -> what it counted while measuring."""
     write_cache: dict[str, dict[str, str]] = {}
     """Drive -> its write cache and the kernel's belief, read back after measuring."""
-    open_flags: dict[str, int] = {}
+    open_flags: dict[str, Count] = {}
     """How the kernel saw the WAL segment opened -> number of server processes."""
     read_back: dict[str, str] = {}
     """Axis -> the value in force, as the machine or the server told it."""
-    values: dict[str, float] = {}
+    values: dict[str, Figure] = {}
     """Further figures of the workload; `wallab.record.values` names them."""
     series: dict[str, TimeSeries] = {}
     """Gauge (`wallab.bench.gauges`) -> what it showed while measuring."""
-    phases: dict[str, float] = {}
+    phases: dict[str, Seconds] = {}
     """Phase -> seconds it took: restore, start, read, warm_up, checkpoint, measure, count, stop."""
     warm_up: Measured | None = None
     """What pgbench reported of the warm-up, which no figure includes."""

@@ -1,6 +1,7 @@
 """patches/series.toml: the lab's variants, and the majors that its folders of patches are for."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ from wallab import paths
 from wallab.errors import LabError
 from wallab.files.strict import read_toml
 from wallab.record import ownvariant
+from wallab.record.openflags import METHODS
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +20,8 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As the thread wrote it in its table."""
     about: str
     patches: tuple[str, ...]
+    direct: tuple[str, ...] = ()
+    """The wal_sync_methods that take O_DIRECT by it, and would not by their name."""
 
 
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +47,12 @@ def read(file: Path | None = None) -> Catalog:
     for name, variant in catalog.variant.items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
             raise LabError(f"{file}: variant.{name}: a name is of a-z, 0-9, “.”, “_” and “-”")
+        for method in variant.direct:
+            if method not in METHODS:
+                raise LabError(
+                    f"{file}: variant.{name}.direct: unknown method “{method}”; expected one of "
+                    f"{', '.join(METHODS)}"
+                )
         for patch in variant.patches:
             for series in catalog.series:
                 if not (file.parent / series / f"{patch}.patch").is_file():
@@ -55,3 +65,16 @@ def read(file: Path | None = None) -> Catalog:
 def names(catalog: Catalog) -> list[str]:
     """Return the variants' names: the lab's, then the user's own."""
     return [*catalog.variant, *ownvariant.every()]
+
+
+def direct_methods(catalog: Catalog, variants: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return variant -> its `direct`, without those that have none; an own one has its base's."""
+    bases = {variant: own.on for variant, own in ownvariant.every().items()}
+    methods = {}
+    for variant in variants:
+        base = variant
+        while base in bases:
+            base = bases[base]
+        if base in catalog.variant and catalog.variant[base].direct:
+            methods[variant] = catalog.variant[base].direct
+    return methods

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from wallab.record.number import Figure, Seconds
+
 FULL = 0.99
 """What reaches this share of its limit counts as full."""
 
@@ -9,12 +11,16 @@ FULL = 0.99
 class TimeSeries(msgspec.Struct, frozen=True):
     """A figure over time."""
 
-    seconds: tuple[float, ...]
+    seconds: tuple[Seconds, ...]
     """Since the measuring began."""
-    figures: tuple[float, ...]
+    figures: tuple[Figure, ...]
     """In the gauge's unit; as many as seconds."""
-    limit: float | None = None
+    limit: Figure | None = None
     """The most that there could be, if that is known."""
+
+    def __post_init__(self) -> None:
+        if not self.seconds or len(self.seconds) != len(self.figures):
+            raise ValueError("expected as many `figures` as `seconds`, and at least one")
 
     @property
     def full_after(self) -> float | None:

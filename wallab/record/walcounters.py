@@ -2,19 +2,21 @@
 
 import msgspec
 
+from wallab.record.number import Counter
+
 
 class WalCounters(msgspec.Struct, frozen=True):
     """Counters of WAL activity since the server's start; None where the major has none."""
 
-    writes: int | None
+    writes: Counter | None
     """Calls that wrote WAL to the segments."""
-    write_bytes: int | None
+    write_bytes: Counter | None
     """Bytes of those calls (from 18)."""
-    syncs: int | None
+    syncs: Counter | None
     """Calls of fsync or fdatasync."""
-    bytes: int | None
+    bytes: Counter | None
     """WAL generated."""
-    full_page_images: int | None
+    full_page_images: Counter | None
 
     def since(self, earlier: "WalCounters") -> "WalCounters":
         """Return what was added since the earlier reading."""

@@ -29,24 +29,52 @@ class Against(msgspec.Struct, frozen=True):
     title: str
     new: str
     old: str
+    axes: tuple[str, ...]
+    titles: dict[str, dict[str, str]]
+    """Axis -> value -> how it is written, where that is otherwise."""
     value: str
     """Of `wallab.record.values`."""
     pairs: tuple[Pair, ...]
     alone: tuple[Cell, ...]
     """Cells that only one of them measured."""
+    failed: tuple[Cell, ...]
+    """Cells that failed in every round of the new run."""
+    uncompared: tuple[Cell, ...]
+    """Other cells of the new run that have no figure to compare with what the old one measured."""
     differing: tuple[str, ...]
     """In what else the runs differ."""
 
+    def heads(self, cell: Cell) -> list[str]:
+        """Return the cell's values on the axes, as tables write them."""
+        return [self.titles.get(axis, {}).get(cell[axis], cell[axis]) for axis in self.axes]
 
-def _figures(
-    samples: Sequence[Sample], value: str
-) -> dict[frozenset[tuple[str, str]], list[float]]:
-    found: dict[frozenset[tuple[str, str]], list[float]] = {}
+    @property
+    def unjudged(self) -> list[Cell]:
+        """The new run's cells that have no verdict, although they were to be compared."""
+        few = [pair.cell for pair in self.pairs if pair.verdict == "too few rounds"]
+        return [*few, *self.uncompared]
+
+
+_Key = frozenset[tuple[str, str]]
+
+
+def _key(cell: Cell) -> _Key:
+    return frozenset(cell.items())
+
+
+def _figures(samples: Sequence[Sample], value: str) -> dict[_Key, list[float]]:
+    figures: dict[_Key, list[float]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
         figure = None if sample.control else values.of(sample, value)
         if figure is not None:
-            found.setdefault(frozenset(sample.cell.items()), []).append(figure)
-    return found
+            figures.setdefault(_key(sample.cell), []).append(figure)
+    return figures
+
+
+def _failed(samples: Sequence[Sample]) -> set[_Key]:
+    """Return the cells that were tried, and failed whenever they were."""
+    tried = {_key(sample.cell) for sample in samples if not sample.control}
+    return tried - {_key(sample.cell) for sample in samples if sample.figures}
 
 
 def _name(plan: Manifest) -> str:
@@ -70,40 +98,49 @@ def compare(
     if value not in VALUES:
         raise LabError(f"no value “{value}”; there are {', '.join(VALUES)}")
     above, below = _figures(new[1], value), _figures(old[1], value)
-    places: dict[frozenset[tuple[str, str]], Cell] = {}
+    failed = _failed(new[1])
+    cells: dict[_Key, Cell] = {}
     for cell in (*plan.cells, *old[0].cells):
-        places.setdefault(frozenset(cell.items()), cell)
-    found = {
-        key: one
-        for key in places
-        if (one := comparison.welch(above.get(key, []), below.get(key, []))) is not None
+        cells.setdefault(_key(cell), cell)
+    compared = {
+        key: ratio
+        for key in cells
+        if (ratio := comparison.welch(above.get(key, []), below.get(key, []))) is not None
     }
-    if not found:
+    if not compared and not failed & below.keys():
         raise LabError("the two runs have no measured cell in common")
-    judged = comparison.verdicts(list(found.values()), less_is_better=VALUES[value].less_is_better)
+    verdicts = comparison.verdicts(
+        list(compared.values()), less_is_better=VALUES[value].less_is_better
+    )
+    lacking = {_key(cell.cell) for cell in plan.not_applicable}
+    expected = [cell for cell in plan.cells if _key(cell) in below.keys() - lacking]
     return Against(
         title=plan.experiment.title,
         new=_name(plan),
         old=_name(old[0]),
+        axes=tuple(plan.experiment.axes),
+        titles=old[0].titles | plan.titles,
         value=value,
         pairs=tuple(
-            Pair(places[key], one, verdict)
-            for (key, one), verdict in zip(found.items(), judged, strict=True)
+            Pair(cells[key], ratio, verdict)
+            for (key, ratio), verdict in zip(compared.items(), verdicts, strict=True)
         ),
-        alone=tuple(cell for key, cell in places.items() if (key in above) != (key in below)),
+        alone=tuple(cell for key, cell in cells.items() if (key in above) != (key in below)),
+        failed=tuple(cell for cell in plan.cells if _key(cell) in failed),
+        uncompared=tuple(cell for cell in expected if _key(cell) not in failed | compared.keys()),
         differing=tuple(manifest.difference(old[0], plan)),
     )
 
 
-def slower(found: Against, percent: float) -> list[Pair]:
+def slower(against: Against, percent: float) -> list[Pair]:
     """Return the cells that are slower by more than so many percent, and by their verdict."""
-    worse = VALUES[found.value].less_is_better
+    less_is_better = VALUES[against.value].less_is_better
 
-    def share(one: Comparison) -> float:
-        return 1 / one.ratio if worse else one.ratio
+    def share(ratio: float) -> float:
+        return 1 / ratio if less_is_better else ratio
 
     return [
         pair
-        for pair in found.pairs
-        if pair.verdict == "slower" and share(pair.comparison) < 1 - percent / 100
+        for pair in against.pairs
+        if pair.verdict == "slower" and share(pair.comparison.ratio) < 1 - percent / 100
     ]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
-from scipy.special import stdtr
 
-from wallab.results.intervals import quantile
+from wallab.results import student
+from wallab.results.intervals import CONFIDENCE
 
 VERDICT_ROUNDS = 5
 """No verdict without so many rounds on either side."""
@@ -37,19 +37,19 @@ class Comparison(msgspec.Struct, frozen=True):
     """On the side that has fewer."""
 
 
-def shown(one: Comparison) -> str:
+def words(comparison: Comparison) -> str:
     """Write a ratio with its interval, such as 1.003 (0.991 to 1.015)."""
-    if one.low is None or one.high is None:
-        return f"{one.ratio:.3f} (one round)"
-    return f"{one.ratio:.3f} ({one.low:.3f} to {one.high:.3f})"
+    if comparison.low is None or comparison.high is None:
+        return f"{comparison.ratio:.3f} (one round)"
+    return f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
 
 
 def _of(difference: float, error: float, degrees: float, rounds: int) -> Comparison:
     if error == 0:
         p = 1.0 if difference == 0 else 0.0
     else:
-        p = 2 * float(stdtr(degrees, -abs(difference) / error))
-    reach = quantile(degrees) * error
+        p = student.beyond(difference / error, degrees)
+    reach = student.quantile(degrees, CONFIDENCE) * error
     return Comparison(
         math.exp(difference),
         math.exp(difference - reach),
@@ -109,9 +109,9 @@ def verdicts(comparisons: Sequence[Comparison], *, less_is_better: bool = False)
     better, such as latencies, are slower where they are more.
     """
     judged = [
-        (place, one.p)
-        for place, one in enumerate(comparisons)
-        if one.p is not None and one.rounds >= VERDICT_ROUNDS
+        (place, comparison.p)
+        for place, comparison in enumerate(comparisons)
+        if comparison.p is not None and comparison.rounds >= VERDICT_ROUNDS
     ]
     result: list[Verdict] = ["too few rounds"] * len(comparisons)
     corrected = holm([p for _, p in judged])

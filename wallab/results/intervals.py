@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Sequence
 
 import msgspec
-from scipy.special import stdtrit
+
+from wallab.results import student
 
 CONFIDENCE = 0.95
 
@@ -31,27 +32,22 @@ class Estimate(msgspec.Struct, frozen=True):
     n: int
 
 
-def quantile(degrees: float) -> float:
-    """Return Student's t, two-sided at 95%; scipy.stats has it too, but takes a second to load."""
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
-
-
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of the values, at least one, with its 95% interval (Student's t)."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(mean, None, len(values))
     error = statistics.stdev(values) / math.sqrt(len(values))
-    return Estimate(mean, quantile(len(values) - 1) * error, len(values))
+    return Estimate(mean, student.quantile(len(values) - 1, CONFIDENCE) * error, len(values))
 
 
 def precise_enough(values: Sequence[float], precision: float) -> bool:
     """Whether the 95% interval is at most ± so many percent of the mean, after enough rounds."""
     if len(values) < STOPPING_ROUNDS:
         return False
-    found = estimate(values)
-    assert found.half_width is not None
-    return found.half_width <= precision / 100 * found.mean
+    interval = estimate(values)
+    assert interval.half_width is not None
+    return interval.half_width <= precision / 100 * interval.mean
 
 
 def outliers(values: Sequence[float]) -> list[int]:

@@ -1,15 +1,15 @@
 """From raw samples to what a table shows of each cell."""
 
 import statistics
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from wallab.record import axes, values, workloads
+from wallab.record import axes, openflags, values, workloads
 from wallab.record.axes import sync
 from wallab.record.axes.sync import FSYNC_OFF
 from wallab.record.durability import Durability
-from wallab.record.experiment import Cell
+from wallab.record.experiment import Cell, Experiment
 from wallab.record.manifest import Manifest
 from wallab.record.matrix import conditions, memory_mb
 from wallab.record.reference import RELATIVE, Reference
@@ -27,11 +27,14 @@ LATE_NS = 1_000_000
 """A drive whose 99th percentile of lateness is above this did not keep its own time."""
 
 
+State = Literal["measured", "failed", "not run", "N/A"]
+
+
 class Summary(msgspec.Struct, frozen=True):
     """A cell of a table."""
 
     cell: Cell
-    state: Literal["measured", "failed", "not run", "N/A"]
+    state: State
     reason: str = ""
     """Why it is N/A."""
     tps: Estimate | None = None
@@ -62,39 +65,49 @@ def _expected_caches(plan: Manifest, cell: Cell) -> dict[str, dict[str, str]]:
 
 def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, ...]:
     """Say where a sample was not what its cell says: the lab falls back to nothing silently."""
-    found: list[str] = []
+    warnings: list[str] = []
     expected = _expected_caches(plan, cell)
     if any(sample.write_cache != expected for sample in samples):
-        found.append("a drive's write cache was not as asked when it was read back")
+        warnings.append("a drive's write cache was not as asked when it was read back")
     limit = memory_mb(plan.experiment, plan.preset)
     if any(sample.values.get("memory_limit_mb", limit) != limit for sample in samples):
-        found.append("memory was not limited as asked when the limit was read back")
-    seen = {flags for sample in samples for flags in sample.open_flags}
-    if cell.get("sync", FSYNC_OFF).endswith("_direct"):
-        if not seen:
-            found.append("nobody was seen with the WAL open, so O_DIRECT is not proved")
-        elif not all("O_DIRECT" in flags for flags in seen):
-            found.append("the kernel had the WAL open without O_DIRECT")
+        warnings.append("memory was not limited as asked when the limit was read back")
+    warnings += _unproved(plan, cell, samples)
     for axis, value in cell.items():
-        if told := {s.read_back[axis] for s in samples if axis in s.read_back} - {value}:
+        if others := {s.read_back[axis] for s in samples if axis in s.read_back} - {value}:
             title = axes.find(axis).title or axis
-            found.append(f"{title} was not as asked when it was read back: {', '.join(told)}")
-    found += _course(samples)
+            differing = ", ".join(sorted(others))
+            warnings.append(f"{title} was not as asked when it was read back: {differing}")
+    warnings += _course(samples)
     late = max(
         (drive.lateness.get("p99_ns", 0) for sample in samples for drive in sample.drive.values()),
         default=0,
     )
     if late > LATE_NS:
-        found.append(f"a simulated drive was late: {late / 1e6:.2f} ms at the 99th percentile")
-    return tuple(found)
+        warnings.append(f"a simulated drive was late: {late / 1e6:.2f} ms at the 99th percentile")
+    return tuple(warnings)
+
+
+def _unproved(plan: Manifest, cell: Cell, samples: list[Sample]) -> list[str]:
+    """Say which flags the method and the variant ask for that the kernel did not show."""
+    direct = plan.direct.get(cell.get("variant", ""), ())
+    expected = openflags.expected(cell.get("sync", FSYNC_OFF), direct)
+    seen = [set(flags.split("|")) for sample in samples for flags in sample.open_flags]
+    if expected and not seen:
+        return [f"nobody was seen with the WAL open, so {'|'.join(sorted(expected))} is not proved"]
+    return [
+        f"the kernel had the WAL open without {flag}"
+        for flag in sorted(expected)
+        if not all(flag in flags for flags in seen)
+    ]
 
 
 def _course(samples: list[Sample]) -> list[str]:
     """Say which rounds lie apart, and whether the cell changed while it was measured."""
-    found = []
+    warnings = []
     rates = [sample.figures.tps for sample in samples if sample.figures]
     for place in outliers(rates):
-        found.append(
+        warnings.append(
             f"round {samples[place].round} lies apart: {rates[place]:.1f} TPS, the median is "
             f"{statistics.median(rates):.1f}; it counts all the same"
         )
@@ -103,11 +116,11 @@ def _course(samples: list[Sample]) -> list[str]:
         steadiness = estimate(halves)
         assert steadiness.half_width is not None
         if abs(steadiness.mean - 1) - steadiness.half_width > UNSTEADY:
-            found.append(
+            warnings.append(
                 f"not steady: the second half of a sample had {steadiness.mean:.2f} times the TPS "
                 "of the first"
             )
-    return found
+    return warnings
 
 
 def control(plan: Manifest, samples: list[Sample]) -> str:
@@ -120,21 +133,21 @@ def control(plan: Manifest, samples: list[Sample]) -> str:
          and s.figures}
         for second in (True, False)
     ]  # fmt: skip
-    found = comparison.paired(*sides)
+    difference = comparison.paired(*sides)
     name = ", ".join(cell.values())
-    if found is None:
+    if difference is None:
         return f"A/A control ({name}): not measured under both names"
-    (verdict,) = comparison.verdicts([found])
+    (verdict,) = comparison.verdicts([difference])
     return (
-        f"A/A control: {name} under two names, ratio {comparison.shown(found)} over "
-        f"{found.rounds} rounds: {verdict}"
+        f"A/A control: {name} under two names, ratio {comparison.words(difference)} over "
+        f"{difference.rounds} rounds: {verdict}"
     )
 
 
 def _figures(samples: list[Sample], name: str) -> list[float]:
     """Return the samples' figures of that name, of those that have it."""
-    found = (values.of(sample, name) for sample in samples)
-    return [figure for figure in found if figure is not None]
+    figures = (values.of(sample, name) for sample in samples)
+    return [figure for figure in figures if figure is not None]
 
 
 def _units(plan: Manifest, cell: Cell) -> int:
@@ -157,10 +170,10 @@ def _within_rounds(
         {s.round: figure for s in side if (figure := values.of(s, name)) is not None}
         for side in (samples, base)
     ]
-    found = comparison.paired(*sides)
-    if found is None or found.low is None or found.high is None:
+    ratio = comparison.paired(*sides)
+    if ratio is None or ratio.low is None or ratio.high is None:
         return None
-    return found.low, found.high
+    return ratio.low, ratio.high
 
 
 def _method_lacks(plan: Manifest, cell: Cell) -> str:
@@ -170,74 +183,94 @@ def _method_lacks(plan: Manifest, cell: Cell) -> str:
     return "" if method == FSYNC_OFF or method in known else sync.LACKS
 
 
+_Key = tuple[str, ...]
+
+
+def _key(cell: Cell) -> _Key:
+    return tuple(cell.values())
+
+
 def summarize(plan: Manifest, samples: list[Sample], published: Reference | None) -> list[Summary]:
-    """Return the run's cells in the order of the manifest, N/A and not run ones included."""
-    experiment = plan.experiment
-    by_cell: dict[tuple[str, ...], list[Sample]] = {}
+    """Return a summary of every cell, in the plan's order, those never measured included."""
+    groups: dict[_Key, list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
-        if sample.control:
-            continue  # the same cell under another name
-        by_cell.setdefault(tuple(sample.cell.values()), []).append(sample)
-    first = experiment.values[0]
-    means = {
-        key: statistics.fmean(found)
-        for key, group in by_cell.items()
-        if (found := _figures(group, first))
-    }
-    reasons = {tuple(one.cell.values()): one.reason for one in plan.not_applicable}
-
-    def base_of(cell: Cell) -> Cell | None:
-        if experiment.relative_to is None:
-            return None
-        return cell | {experiment.column: experiment.relative_to}
-
-    result: list[Summary] = []
-    for cell in plan.cells:
-        key = tuple(cell.values())
-        base = base_of(cell)
-        figure = published.figure(cell, experiment.column) if published else None
-        figure_base = published.figure(base, experiment.column) if published and base else None
-        ratio = published.figure(cell, experiment.column, RELATIVE) if published else None
-        shown = Summary(
-            cell=cell,
-            state="not run",
-            reference=figure,
-            reference_relative=figure / figure_base if figure and figure_base else ratio,
+        if not sample.control:  # which is the same cell under another name
+            groups.setdefault(_key(sample.cell), []).append(sample)
+    reasons = {_key(one.cell): one.reason for one in plan.not_applicable}
+    return [
+        _summary(
+            plan, cell, groups, reasons.get(_key(cell)) or _method_lacks(plan, cell), published
         )
-        if published and len(experiment.values) > 1:
-            figures = {
-                name: published.figure(cell, experiment.column, None if name == first else name)
-                for name in experiment.values
-            }
-            shown = msgspec.structs.replace(
-                shown,
-                references={name: figure for name, figure in figures.items() if figure is not None},
-            )
-        if reason := reasons.get(key) or _method_lacks(plan, cell):
-            shown = msgspec.structs.replace(shown, state="N/A", reason=reason)
-        group = by_cell.get(key, [])
-        good = [sample for sample in group if sample.figures]
-        if good:
-            base_mean = means.get(tuple(base.values())) if base else None
-            interval = (
-                _within_rounds(good, by_cell.get(tuple(base.values()), []), first) if base else None
-            )
-            shown = msgspec.structs.replace(
-                shown,
-                state="measured",
-                tps=estimate([s.figures.tps for s in good if s.figures]),
-                values={
-                    name: estimate(found)
-                    for name in experiment.values
-                    if (found := _figures(good, name))
-                },
-                relative=means[key] / base_mean if base_mean and key in means else None,
-                relative_interval=interval,
-                is_base=base == cell,
-                evidence=evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
-                warnings=_warnings(plan, cell, good),
-            )
-        elif group:
-            shown = msgspec.structs.replace(shown, state="failed")
-        result.append(msgspec.structs.replace(shown, failed=len(group) - len(good)))
-    return result
+        for cell in plan.cells
+    ]
+
+
+def _summary(
+    plan: Manifest,
+    cell: Cell,
+    groups: dict[_Key, list[Sample]],
+    reason: str,
+    published: Reference | None,
+) -> Summary:
+    """Sum up one cell; `groups` has the samples of all, and `reason` says why this one is N/A."""
+    experiment = plan.experiment
+    base = (
+        None
+        if experiment.relative_to is None
+        else cell | {experiment.column: experiment.relative_to}
+    )
+    group = groups.get(_key(cell), [])
+    good = [sample for sample in group if sample.figures]
+    state: State = "N/A" if reason else "not run"
+    if group:
+        state = "measured" if good else "failed"
+    return Summary(
+        cell=cell,
+        state=state,
+        reason=reason,
+        failed=len(group) - len(good),
+        **(_published(published, experiment, cell, base) if published else {}),
+        **(_measured(plan, cell, good) if good else {}),
+        **(_ratio(good, groups.get(_key(base), []), experiment.values[0]) if base and good else {}),
+        is_base=bool(good) and base == cell,
+    )
+
+
+def _published(
+    published: Reference, experiment: Experiment, cell: Cell, base: Cell | None
+) -> dict[str, Any]:
+    """Return what was published of the cell, as fields of its summary."""
+    column, first = experiment.column, experiment.values[0]
+    figure = published.figure(cell, column)
+    figure_base = published.figure(base, column) if base else None
+    ratio = published.figure(cell, column, RELATIVE)
+    figures = {
+        name: published.figure(cell, column, None if name == first else name)
+        for name in (experiment.values if len(experiment.values) > 1 else ())
+    }
+    return {
+        "reference": figure,
+        "reference_relative": figure / figure_base if figure and figure_base else ratio,
+        "references": {name: figure for name, figure in figures.items() if figure is not None},
+    }
+
+
+def _measured(plan: Manifest, cell: Cell, good: list[Sample]) -> dict[str, Any]:
+    """Return what the samples that did not fail say, as fields of their cell's summary."""
+    figures = {name: _figures(good, name) for name in plan.experiment.values}
+    return {
+        "tps": estimate(_figures(good, "tps")),
+        "values": {name: estimate(known) for name, known in figures.items() if known},
+        "evidence": evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
+        "warnings": _warnings(plan, cell, good),
+    }
+
+
+def _ratio(good: list[Sample], base: list[Sample], name: str) -> dict[str, Any]:
+    """Return how the figure compares to that of the base's samples, as fields of a summary."""
+    own, others = _figures(good, name), _figures(base, name)
+    mean = statistics.fmean(others) if others else 0.0
+    return {
+        "relative": statistics.fmean(own) / mean if own and mean else None,
+        "relative_interval": _within_rounds(good, base, name),
+    }

@@ -2,11 +2,14 @@
 
 import math
 import statistics
+from collections.abc import Callable
 
 import msgspec
 
 from wallab.errors import LabError
 from wallab.record import axes, workloads
+from wallab.record.durability import Durability
+from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.reference import Reference
 from wallab.record.values import VALUES
@@ -37,6 +40,21 @@ class Table(msgspec.Struct, frozen=True):
     control: str = ""
     """What the A/A control showed, in words."""
     columns_axis: str = ""
+    titles: dict[str, dict[str, str]] = {}
+    """Axis -> value -> how it is written, where that is otherwise."""
+
+    def value_title(self, axis: str, value: str) -> str:
+        """Return the axis's value as the run's tables write it, such as a variant."""
+        return self.titles.get(axis, {}).get(value, value)
+
+    def heads(self, row: Row) -> list[str]:
+        """Return the row's values on its axes, as they are written."""
+        return list(map(self.value_title, self.row_axes, row.head))
+
+    @property
+    def cells(self) -> list[Summary]:
+        """The cells that there are, row by row."""
+        return [cell for row in self.rows for cell in row.cells if cell]
 
     @property
     def deviation(self) -> tuple[float, int] | None:
@@ -45,13 +63,14 @@ class Table(msgspec.Struct, frozen=True):
         The geometric mean of each cell's deviation, up or down; 1 is none. Both ratios are to the
         row's cell in the same column, which itself is left out.
         """
-        found = [
+        deviations = [
             abs(math.log(cell.relative / cell.reference_relative))
-            for row in self.rows
-            for cell in row.cells
-            if cell and cell.relative and cell.reference_relative and not cell.is_base
+            for cell in self.cells
+            if cell.relative and cell.reference_relative and not cell.is_base
         ]
-        return (math.exp(statistics.fmean(found)), len(found)) if found else None
+        if not deviations:
+            return None
+        return math.exp(statistics.fmean(deviations)), len(deviations)
 
     @property
     def deviation_note(self) -> str:
@@ -67,13 +86,12 @@ class Table(msgspec.Struct, frozen=True):
     @property
     def lacking(self) -> list[str]:
         """The reasons why cells are N/A."""
-        found = {cell.reason for row in self.rows for cell in row.cells if cell and cell.reason}
-        return sorted(found)
+        return sorted({cell.reason for cell in self.cells if cell.reason})
 
     @property
     def notes(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """Warnings, each with the cells (row, column) that it is about."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        notes: dict[str, list[tuple[str, str]]] = {}
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 if cell is None:
@@ -82,18 +100,30 @@ class Table(msgspec.Struct, frozen=True):
                 if cell.failed:
                     texts.append("some runs failed; see samples.jsonl")
                 for text in texts:
-                    found.setdefault(text, []).append((", ".join(row.head), column))
-        return list(found.items())
+                    notes.setdefault(text, []).append((", ".join(row.head), column))
+        return list(notes.items())
+
+
+Mark = Callable[[Cell], Durability | None]
+"""Returns what power cuts have shown of a cell; None if none was made."""
+
+
+def marked(table: Table, mark: Mark) -> Table:
+    """Return the table with a mark at each cell."""
+    replace = msgspec.structs.replace
+    rows = tuple(
+        replace(
+            row,
+            cells=tuple(cell and replace(cell, durability=mark(cell.cell)) for cell in row.cells),
+        )
+        for row in table.rows
+    )
+    return replace(table, rows=rows)
 
 
 def axis_title(axis: str) -> str:
     """Return the heading of an axis."""
     return axes.find(axis).title or axis
-
-
-def value_title(axis: str, value: str) -> str:
-    """Return the axis's value as a table shows it, such as a variant as the thread wrote it."""
-    return axes.find(axis).shown(value)
 
 
 def rearranged(
@@ -172,4 +202,5 @@ def lay_out(
         experiment.notes,
         control,
         experiment.column,
+        plan.titles,
     )

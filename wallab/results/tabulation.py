@@ -7,7 +7,6 @@ import msgspec
 
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.powercut import marks
 from wallab.record import manifest, reference
 from wallab.record.manifest import Manifest
 from wallab.record.samples import SAMPLES, Sample, SampleFile
@@ -15,7 +14,7 @@ from wallab.results import against, summary, table
 from wallab.results.against import Against
 from wallab.results.export import csvfile, curves, html, markdown, plots, text
 from wallab.results.export.svg import Drawing
-from wallab.results.table import Table
+from wallab.results.table import Mark, Table
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -34,16 +33,16 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 PAGES: dict[str, Callable[[Results], str]] = {
-    "html": lambda found: html.render(found.plan, found.samples, found.table),
-    "svg": lambda found: plots.bars(found.table).file(),
-    "svg-heads": lambda found: plots.heads(found.table).file(),
-    "svg-drift": lambda found: plots.drift(found.samples, found.table.values[0]).file(),
+    "html": lambda results: html.render(results.plan, results.samples, results.table),
+    "svg": lambda results: plots.bars(results.table).file(),
+    "svg-heads": lambda results: plots.heads(results.table).file(),
+    "svg-drift": lambda results: plots.drift(results.samples, results.table.values[0]).file(),
 }
 """What shows more than the table has."""
 
 DRAWINGS: dict[str, Callable[[Results], Drawing | None]] = {
-    "svg-curves": lambda found: curves.along(found.table),
-    "svg-time": lambda found: curves.over_time(found.table, found.samples),
+    "svg-curves": lambda results: curves.along(results.table),
+    "svg-time": lambda results: curves.over_time(results.table, results.samples),
 }
 """What only some runs have something to draw for."""
 
@@ -67,25 +66,25 @@ def results_of(
     rows: tuple[str, ...] = (),
     column: str | None = None,
     value: str | None = None,
-    cuts: list[Path] | None = None,
+    mark: Mark | None = None,
 ) -> Results:
     """Return what a run directory says; LabError if it is none, or has no such value.
 
-    Rows, column and value are the experiment's unless they are named. The cells are marked with
-    what campaigns of power cuts have shown, if some are named.
+    Rows, column and value are the experiment's unless they are named. `mark` says what power cuts
+    have shown of a cell.
     """
     plan = table.rearranged(manifest.load(folder), rows, column, value)
     name = plan.experiment.reference
     published = reference.load(name) if name else None
-    samples = SampleFile(folder / SAMPLES).read()
-    summaries = summary.summarize(plan, samples, published)
-    if value and samples and not any(value in cell.values for cell in summaries):
+    measured = SampleFile(folder / SAMPLES).read()
+    summaries = summary.summarize(plan, measured, published)
+    if value and measured and not any(value in cell.values for cell in summaries):
         raise LabError(f"--value {value}: no sample of {folder} has that figure")
-    laid_out = table.lay_out(plan, summaries, published, summary.control(plan, samples))
-    if cuts:
-        laid_out = marks.marked(laid_out, plan, cuts)
+    laid_out = table.lay_out(plan, summaries, published, summary.control(plan, measured))
+    if mark:
+        laid_out = table.marked(laid_out, mark)
     # The control is a statement about the run, and no cell of it.
-    return Results(plan, [sample for sample in samples if not sample.control], laid_out)
+    return Results(plan, [sample for sample in measured if not sample.control], laid_out)
 
 
 def table_of(folder: Path) -> Table:
@@ -93,17 +92,17 @@ def table_of(folder: Path) -> Table:
     return results_of(folder).table
 
 
-def _content(found: Results, kind: str) -> str | None:
+def _content(results: Results, kind: str) -> str | None:
     """Return the results in one of KINDS; None if the run has nothing to draw for it."""
     if kind in DRAWINGS:
-        drawing = DRAWINGS[kind](found)
+        drawing = DRAWINGS[kind](results)
         return drawing.file() if drawing else None
-    return PAGES[kind](found) if kind in PAGES else FORMATS[kind](found.table)
+    return PAGES[kind](results) if kind in PAGES else FORMATS[kind](results.table)
 
 
-def render(found: Results, kind: str) -> str:
+def render(results: Results, kind: str) -> str:
     """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
-    content = _content(found, kind)
+    content = _content(results, kind)
     if content is None:
         raise LabError(
             f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
@@ -123,9 +122,9 @@ def write_files(folder: Path) -> Table:
 
     MachineError where one cannot be written, as on a full disk.
     """
-    found = results_of(folder)
+    results = results_of(folder)
     for kind, file in FILES.items():
-        content = _content(found, kind)
+        content = _content(results, kind)
         if content is None:
             continue
         try:
@@ -135,4 +134,4 @@ def write_files(folder: Path) -> Table:
                 f"{folder / file}: {error.strerror}; all samples are kept: scripts/tabulate "
                 f"{folder} --format {kind} prints the same"
             ) from None
-    return found.table
+    return results.table

@@ -2,25 +2,13 @@
 
 from wallab.record.axes.axis import Axis, one_of
 from wallab.record.conditions import Choice
+from wallab.record.openflags import METHODS
 
 FSYNC_OFF = "fsync=false"
 """The value that stands for a server that never syncs."""
 
 LACKS = "the variant has no such method"
 """Why a cell is N/A that names one."""
-
-METHODS = (
-    "fdatasync",
-    "fsync",
-    "fsync_writethrough",
-    "open_datasync",
-    "open_sync",
-    "fdatasync_direct",
-    "fsync_direct",
-    "open_datasync_direct",
-    "open_direct",
-)
-"""The values of wal_sync_method in any variant."""
 
 
 class Sync(Axis):

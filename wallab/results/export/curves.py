@@ -16,7 +16,7 @@ from wallab.results.export import footnotes
 from wallab.results.export.plots import interval, step
 from wallab.results.export.svg import Drawing
 from wallab.results.summary import Summary
-from wallab.results.table import Row, Table, axis_title, value_title
+from wallab.results.table import Row, Table, axis_title
 
 ROLES = ("accent", "mark", "transferred", "waited", "ink")
 """Colours of lines, in their order."""
@@ -78,7 +78,7 @@ def _panels(table: Table, relative: bool) -> list[tuple[str, list[_Line]]]:
     panels: dict[tuple[str, ...], list[_Line]] = {}
     for row in table.rows:
         lines = panels.setdefault(row.head[1:], [])
-        name = value_title(table.row_axes[0], row.head[0])
+        name = table.value_title(table.row_axes[0], row.head[0])
         number = sum(line.role != "muted" for line in lines)
         role = ROLES[number % len(ROLES)]
         read: _Read = _ratio if relative else functools.partial(_measured, table.values[0])
@@ -92,7 +92,7 @@ def _panels(table: Table, relative: bool) -> list[tuple[str, list[_Line]]]:
     found = []
     for head, lines in panels.items():
         titles = (
-            f"{axis_title(axis)} {value_title(axis, value)}"
+            f"{axis_title(axis)} {table.value_title(axis, value)}"
             for axis, value in zip(table.row_axes[1:], head, strict=True)
         )
         if shown := [line for line in lines if len(line.points) > 1]:

@@ -13,7 +13,7 @@ from wallab.results.evidence import Evidence
 from wallab.results.export.markdown import escape
 from wallab.results.intervals import Estimate
 from wallab.results.summary import Summary
-from wallab.results.table import Table, axis_title, value_title
+from wallab.results.table import Table, axis_title
 
 Part = Literal["mean", "half", "ratio", "interval", "published", "published-ratio", "cuts"]
 """What a figure is shown with; all but the first two and `published` go with the first one alone:
@@ -206,12 +206,12 @@ def render(table: Table, choice: Choice, run: str) -> str:
 
     rows = []
     for row in table.rows:
-        titles = [value_title(table.row_axes[at], row.head[at]) for at in left]
+        titles = [table.value_title(table.row_axes[at], row.head[at]) for at in left]
         for label, name in zip(labels, names, strict=True):
             figures = [shown(cell, name) for cell in row.cells]
             rows.append([*map(escape, [*titles, *label]), *figures])
             titles = [""] * len(titles)
-    columns = [value_title(table.columns_axis, column) for column in table.columns]
+    columns = [table.value_title(table.columns_axis, column) for column in table.columns]
     heads = [
         *(axis_title(table.row_axes[at]) for at in left),
         *([""] if labels[0] else []),
@@ -219,7 +219,7 @@ def render(table: Table, choice: Choice, run: str) -> str:
     ]
     sentences = [table.subtitle, f"Columns: {axis_title(table.columns_axis)}"]
     sentences += [
-        f"{axis_title(axis)}: {value_title(axis, choice.only[axis][0])}" for axis in fixed
+        f"{axis_title(axis)}: {table.value_title(axis, choice.only[axis][0])}" for axis in fixed
     ]
     sentences += [] if labels[0] else [_title(names[0])]
     about = ". ".join([*sentences, *legend(table, choice)])

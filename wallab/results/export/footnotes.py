@@ -2,16 +2,14 @@
 
 from wallab.results import evidence
 from wallab.results.summary import Summary
-from wallab.results.table import Row, Table, value_title
+from wallab.results.table import Row, Table
 
 TITLE = "Why: what the counters say of each cell"
 
 
 def row_title(table: Table, row: Row) -> str:
     """Return a row's name: the values of its axes, variants as the thread wrote them."""
-    return ", ".join(
-        value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
-    )
+    return ", ".join(table.heads(row))
 
 
 def reasons(cell: Summary) -> tuple[str, ...]:
@@ -27,30 +25,30 @@ def reason(cell: Summary) -> str:
 
 def by_row(table: Table) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each row's name with its cells' (column, reason), cells without one left out."""
-    found = []
+    rows = []
     for row in table.rows:
-        reasons = [
-            (column, reason(cell))
+        explained = [
+            (column, words)
             for column, cell in zip(table.columns, row.cells, strict=True)
-            if cell is not None
+            if cell and (words := reason(cell))
         ]
-        if shown := [(column, said) for column, said in reasons if said]:
-            found.append((row_title(table, row), shown))
-    return found
+        if explained:
+            rows.append((row_title(table, row), explained))
+    return rows
 
 
 def remarks(table: Table) -> list[str]:
     """Return what has to be known about the words in the table, and the experiment's own notes."""
-    found = [f"(N/A): {reason}." for reason in table.lacking]
+    remarks = [f"(N/A): {reason}." for reason in table.lacking]
     if any("on-unflushed" in row.head for row in table.rows):
-        found.append(
+        remarks.append(
             "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "
             "a power cut can lose acknowledged commits."
         )
-    if any(cell and cell.durability for row in table.rows for cell in row.cells):
-        found.append(
+    if any(cell.durability for cell in table.cells):
+        remarks.append(
             "safe n: n power cuts under load, nothing lost, and below 3/n lose at 95%; "
             "LOST k/n: k of n lost what had been acknowledged."
         )
     about = [f"{note}." for note in (table.deviation_note, table.control) if note]
-    return [*found, *table.further_notes, *about]
+    return [*remarks, *table.further_notes, *about]

@@ -18,7 +18,7 @@ from wallab.results.export import curves, footnotes, plots, text
 from wallab.results.export.svg import Drawing
 from wallab.results.intervals import Estimate
 from wallab.results.summary import Summary
-from wallab.results.table import Table, axis_title, value_title
+from wallab.results.table import Table, axis_title
 
 _PAGE = Path(__file__).parent / "page"
 
@@ -96,7 +96,7 @@ def _floor(table: Table) -> float:
 def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[CellView | None]]:
     """Return the page's cells, row by row."""
     most, least = plots.ceiling(table), _floor(table)
-    mean, spread, published = text.first(table)
+    first = text.figures(table)[0]
     by_cell: dict[tuple[str, ...], list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
         if not sample.control:
@@ -116,14 +116,14 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                 CellView(
                     number=number,
                     values=values,
-                    titles=tuple(value_title(axis, value) for axis, value in cell.cell.items()),
+                    titles=tuple(table.value_title(*place) for place in cell.cell.items()),
                     row=footnotes.row_title(table, row),
                     column=column,
                     cell=cell,
                     figure=plots.figure(table, cell),
-                    mean=mean(cell),
-                    spread=spread(cell),
-                    published=published(cell),
+                    mean=first.mean(cell),
+                    spread=first.interval(cell),
+                    published=first.published(cell),
                     bar=_bar(table, cell, most, least),
                     reasons=footnotes.reasons(cell),
                     heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
@@ -248,11 +248,10 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         remarks=footnotes.remarks(table),
         value=VALUES[table.values[0]].title,
         # The other values, each with its interval and what was published of it.
-        further=text.values(table)[3 if table.reference else 2 :],
+        further=text.lines(table, text.figures(table)[1:]),
         values=table.values[1:],
         titles=[VALUES[name].title for name in table.values[1:]],
         digits=[VALUES[name].digits for name in table.values],
-        title_of=value_title,
         floor=_floor(table),
         heads=plots.HEADS,
         curves=_inline(curves.along(table)),

@@ -1,10 +1,9 @@
 """The table as Markdown, for a mailing list or a pull request."""
 
 from wallab.record.reference import Beside
-from wallab.record.values import VALUES
 from wallab.results.export import footnotes, text
 from wallab.results.summary import Summary
-from wallab.results.table import Table, value_title
+from wallab.results.table import Table
 
 
 def escape(value: str) -> str:
@@ -14,28 +13,10 @@ def escape(value: str) -> str:
     return value
 
 
-def _shown(cell: Summary, show: tuple[text.Show, text.Show, text.Show]) -> str:
-    """Write a figure, its interval, and in brackets what was published of it."""
-    mean, spread, published = (one(cell) for one in show)
-    return " ".join(filter(None, (mean, spread, published and f"[{published}]")))
-
-
-def _lines(table: Table) -> list[tuple[str, text.Show]]:
-    """Return the lines of a row: a figure each."""
-    first = text.first(table)
-    each = 3 if table.reference else 2
-    figures = text.values(table)[each:]
-
-    def tps(cell: Summary) -> str:
-        mark = f", {escape(text.durability(cell))}" if cell.durability else ""
-        return _shown(cell, first) + mark
-
-    lines: list[tuple[str, text.Show]] = [(VALUES[table.values[0]].title, tps)]
-    for at in range(0, len(figures), each):
-        title, mean = figures[at]
-        show = (mean, figures[at + 1][1], figures[at + 2][1] if each > 2 else lambda _: "")
-        lines.append((title, lambda cell, show=show: _shown(cell, show)))  # type: ignore[misc]
-    return lines
+def _words(figure: text.Figure, cell: Summary, *, marked: bool) -> str:
+    """Write a figure of a cell, and on the cell's first line what power cuts have shown."""
+    mark = f", {escape(text.durability(cell))}" if marked and cell.durability else ""
+    return figure(cell) + mark
 
 
 def _beside(published: Beside) -> list[str]:
@@ -46,7 +27,7 @@ def _beside(published: Beside) -> list[str]:
         "| " + " | ".join(map(escape, heads)) + " |",
         "| " + " | ".join(["---"] + ["---:"] * len(published.columns)) + " |",
         *(
-            "| " + " | ".join([escape(name), *(f"{one:g}" for one in figures)]) + " |"
+            "| " + " | ".join([escape(name), *(f"{figure:g}" for figure in figures)]) + " |"
             for name, figures in published.lines.items()
         ),
     ]
@@ -54,8 +35,8 @@ def _beside(published: Beside) -> list[str]:
 
 def render(table: Table) -> str:
     """Return the table with intervals, and the published figure in brackets."""
-    lines_of_row = _lines(table)
-    label = [""] if len(lines_of_row) > 1 else []
+    figures = text.figures(table)
+    label = [""] if len(figures) > 1 else []
     heads = [*table.row_axes, *label, *table.columns]
     sides = ["---"] * (len(heads) - len(table.columns)) + ["---:"] * len(table.columns)
     lines = [
@@ -66,30 +47,31 @@ def render(table: Table) -> str:
         "| " + " | ".join(sides) + " |",
     ]
     for row in table.rows:
-        titles = [
-            value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
-        ]
-        for number, (title, show) in enumerate(lines_of_row):
-            shown = [show(cell) if cell else "" for cell in row.cells]
-            if number and not any(shown):
+        titles = table.heads(row)
+        for number, figure in enumerate(figures):
+            words = [_words(figure, cell, marked=not number) if cell else "" for cell in row.cells]
+            if number and not any(words):
                 continue
-            head = [*(titles if number == 0 else [""] * len(titles)), *([title] if label else [])]
-            lines.append("| " + " | ".join([*map(escape, head), *shown]) + " |")
+            head = titles if number == 0 else [""] * len(titles)
+            head = [*head, figure.title] if label else head
+            lines.append("| " + " | ".join([*map(escape, head), *words]) + " |")
     about = "± half of the 95% interval"
     if not label:
-        about = f"{lines_of_row[0][0]} {about}"
+        about = f"{figures[0].title} {about}"
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
     notes = [f"! {escape(note)}" for note, _ in table.notes]
     notes += [f"{escape(note)}." for note in (table.deviation_note, table.control) if note]
     reasons = [
-        f"- **{escape(row)}, {escape(column)}**: {escape(said)}"
+        f"- **{escape(row)}, {escape(column)}**: {escape(reason)}"
         for row, cells in footnotes.by_row(table)
-        for column, said in cells
+        for column, reason in cells
     ]
     if reasons:
         reasons = ["", f"{footnotes.TITLE}:", "", *reasons]
     beside = [
-        line for one in (table.reference.table if table.reference else ()) for line in _beside(one)
+        line
+        for published in (table.reference.table if table.reference else ())
+        for line in _beside(published)
     ]
     return "\n".join([*lines, *beside, "", f"{about}.", *notes, *reasons]) + "\n"

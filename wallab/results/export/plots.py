@@ -82,7 +82,7 @@ def bars(table: Table) -> Drawing:
     drawing, y = _frame(table, what, f"{table.title}: {title} of each cell with 95% intervals")
     most = ceiling(table)
     scale = _BAR / most
-    mean, spread, _ = text.first(table)
+    first = text.figures(table)[0]
     for name, cells in _rows(table):
         y += 22
         drawing.text(8, y, name)
@@ -106,8 +106,8 @@ def bars(table: Table) -> Drawing:
                 drawing.line(high, middle - 4, high, middle + 4, "ink")
             if cell.reference is not None:
                 drawing.dot(_LEFT + cell.reference * scale, middle, "mark", radius=3.5)
-            shown = " ".join(filter(None, (mean(cell), spread(cell))))
-            drawing.text(_LEFT + end * scale + 8, middle + 4, shown)
+            words = " ".join(filter(None, (first.mean(cell), first.interval(cell))))
+            drawing.text(_LEFT + end * scale + 8, middle + 4, words)
             y += _STEP
     return drawing
 

@@ -2,16 +2,25 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from wallab.record.reference import Beside
 from wallab.record.values import VALUES
 from wallab.results import evidence
 from wallab.results.export import footnotes, grid
 from wallab.results.summary import Summary
-from wallab.results.table import Table, axis_title, value_title
+from wallab.results.table import Table, axis_title
 
 Show = Callable[[Summary], str]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a row: its name, and what stands there of each cell."""
+
+    label: str
+    show: Show
 
 
 def header(column: str) -> list[str]:
@@ -29,15 +38,6 @@ def tps(cell: Summary) -> str:
     return f"{cell.tps.mean:.1f}{mark}"
 
 
-def spread(cell: Summary) -> str:
-    """Half the width of the 95% interval."""
-    if cell.tps is None:
-        return ""
-    if cell.tps.half_width is None:
-        return "one run"
-    return f"± {cell.tps.half_width:.1f}"
-
-
 def relative(cell: Summary) -> str:
     """TPS as a share of the row's reference column."""
     return f"{cell.relative:.3f}" if cell.relative is not None else ""
@@ -51,11 +51,6 @@ def relative_interval(cell: Summary) -> str:
     return f"{low:.3f}-{high:.3f}"
 
 
-def published(cell: Summary) -> str:
-    """The published figure."""
-    return f"{cell.reference:.1f}" if cell.reference is not None else ""
-
-
 def published_relative(cell: Summary) -> str:
     """The published figure as a share of its row's."""
     return f"{cell.reference_relative:.3f}" if cell.reference_relative is not None else ""
@@ -66,52 +61,56 @@ def durability(cell: Summary) -> str:
     return cell.durability.mark if cell.durability else ""
 
 
-def values(table: Table) -> list[tuple[str, Show]]:
-    """Return the lines of a row: each figure of the experiment, its interval, the published one."""
+class Figure(msgspec.Struct, frozen=True):
+    """One of a table's values: how each part of it is written, of any cell."""
 
-    def mean(name: str) -> Show:
-        def show(cell: Summary) -> str:
-            mark = "!" if name == table.values[0] and (cell.warnings or cell.failed) else ""
-            found = cell.values.get(name)
-            if found is None:
-                return tps(cell) if name == table.values[0] and cell.tps is None else ""
-            return f"{found.mean:.{VALUES[name].digits}f}{mark}"
+    title: str
+    mean: Show
+    interval: Show
+    published: Show
 
-        return show
+    def __call__(self, cell: Summary) -> str:
+        """Write mean and interval, and in brackets what was published."""
+        published = self.published(cell)
+        parts = (self.mean(cell), self.interval(cell), published and f"[{published}]")
+        return " ".join(filter(None, parts))
 
-    def half(name: str) -> Show:
-        def show(cell: Summary) -> str:
-            found = cell.values.get(name)
-            if found is None:
-                return ""
-            if found.half_width is None:
-                return "one run"
-            return f"± {found.half_width:.{VALUES[name].digits}f}"
 
-        return show
+def figures(table: Table) -> list[Figure]:
+    """Return what the table shows of each cell, in its order; the first one bears the warnings."""
+    return [_figure(name, leading=not place) for place, name in enumerate(table.values)]
 
-    def source(name: str) -> Show:
-        def show(cell: Summary) -> str:
-            figure = cell.references.get(name)
-            return "" if figure is None else f"{figure:.{VALUES[name].digits}f}"
 
-        return show
+def _figure(name: str, *, leading: bool) -> Figure:
+    value = VALUES[name]
 
-    lines: list[tuple[str, Show]] = []
-    for name in table.values:
-        lines += [(VALUES[name].title, mean(name)), ("95% interval", half(name))]
+    def mean(cell: Summary) -> str:
+        mark = "!" if leading and (cell.warnings or cell.failed) else ""
+        if name not in cell.values:
+            return tps(cell) if leading and cell.tps is None else ""
+        return f"{cell.values[name].mean:.{value.digits}f}{mark}"
+
+    def interval(cell: Summary) -> str:
+        if name not in cell.values:
+            return ""
+        half_width = cell.values[name].half_width
+        return "one run" if half_width is None else f"± {half_width:.{value.digits}f}"
+
+    def published(cell: Summary) -> str:
+        figure = cell.reference if leading else cell.references.get(name)
+        return "" if figure is None else f"{figure:.{value.digits}f}"
+
+    return Figure(value.title, mean, interval, published)
+
+
+def lines(table: Table, figures: Sequence[Figure]) -> list[Line]:
+    """Return a line for each part of the figures, what was published only where something was."""
+    several: list[Line] = []
+    for figure in figures:
+        several += [Line(figure.title, figure.mean), Line("95% interval", figure.interval)]
         if table.reference:
-            lines.append((table.reference.title, source(name)))
-    return lines
-
-
-def first(table: Table) -> tuple[Show, Show, Show]:
-    """Return how the table's first figure is shown: its mean, its interval, the published one."""
-    if table.values == ("tps",):
-        return tps, spread, published
-    lines = values(table)
-    nothing: Show = lambda _: ""  # noqa: E731
-    return lines[0][1], lines[1][1], lines[2][1] if table.reference else nothing
+            several.append(Line(table.reference.title, figure.published))
+    return several
 
 
 def _number(value: float | None, digits: int = 2) -> str:
@@ -146,7 +145,7 @@ def _flags(cell: Summary) -> str:
     return "/".join(names.get(f, f) for f in cell.evidence.open_flags) if cell.evidence else ""
 
 
-def _grid(table: Table, lines: list[tuple[str, Show]], *, labelled: bool = False) -> str:
+def _grid(table: Table, lines: Sequence[Line], *, labelled: bool = False) -> str:
     """A grid with several lines a row; a row's lines that are empty are left out.
 
     Labelled: the lines' names have a column of their own, else they stand in the last one on the
@@ -163,19 +162,17 @@ def _grid(table: Table, lines: list[tuple[str, Show]], *, labelled: bool = False
     ]
     breaks = [len(body)]
     for row in table.rows:
-        titles = [
-            value_title(axis, value) for axis, value in zip(table.row_axes, row.head, strict=True)
-        ]
-        for number, (label, show) in enumerate(lines):
-            shown = [show(cell) if cell else "" for cell in row.cells]
-            if number and not any(shown):
+        titles = table.heads(row)
+        for number, line in enumerate(lines):
+            words = [line.show(cell) if cell else "" for cell in row.cells]
+            if number and not any(words):
                 continue
             head = titles if number == 0 else [""] * len(titles)
             if labelled:
-                head = [*head, label]
+                head = [*head, line.label]
             elif number:
-                head = [*head[:-1], label]
-            body.append([*head, *shown])
+                head = [*head[:-1], line.label]
+            body.append([*head, *words])
         breaks.append(len(body))
     several = len(lines) > 1
     return grid.lay_out(body, len(left[-1]), breaks if several else breaks[:1])
@@ -187,17 +184,17 @@ def _reasons(explained: list[tuple[str, list[tuple[str, str]]]]) -> str:
     lines = []
     for row, reasons in explained:
         lines.append(row)
-        for column, said in reasons:
+        for column, reason in reasons:
             lead = f"  {column.ljust(width)}  "
             lines += textwrap.wrap(
-                said, 110, initial_indent=lead, subsequent_indent=" " * len(lead)
+                reason, 110, initial_indent=lead, subsequent_indent=" " * len(lead)
             )
     return "\n".join(lines)
 
 
 def _beside(published: Beside) -> str:
     """A published table as it was printed: a line a figure."""
-    lines = [[name, *(f"{one:g}" for one in figures)] for name, figures in published.lines.items()]
+    lines = [[name, *(f"{f:g}" for f in figures)] for name, figures in published.lines.items()]
     return grid.lay_out([["", *published.columns], *lines], 1)
 
 
@@ -205,37 +202,35 @@ def render(table: Table) -> str:
     """Return the table, the published one beside it, and what explains the figures."""
     parts = [table.title, table.subtitle, ""]
     if table.values == ("tps",):
-        lines: list[tuple[str, Show]] = [("", tps), ("95% interval", spread)]
-        if table.reference:
-            lines.append((table.reference.title, published))
-        lines.append(("power cuts", durability))
-        parts += ["TPS", _grid(table, lines), ""]
+        cuts = Line("power cuts", durability)
+        parts += ["TPS", _grid(table, [*lines(table, figures(table)), cuts]), ""]
     else:
-        parts += [_grid(table, values(table), labelled=True), ""]
-    if any(cell and cell.relative is not None for row in table.rows for cell in row.cells):
-        ratios: list[tuple[str, Show]] = [("", relative), ("95% interval", relative_interval)]
+        parts += [_grid(table, lines(table, figures(table)), labelled=True), ""]
+    if any(cell.relative is not None for cell in table.cells):
+        ratios = [Line("", relative), Line("95% interval", relative_interval)]
         if table.reference:
-            ratios.append((table.reference.title, published_relative))
+            ratios.append(Line(table.reference.title, published_relative))
         title = VALUES[table.values[0]].title
         parts += [f"{title} relative to {table.relative_to}", _grid(table, ratios), ""]
-    counted: list[tuple[str, Show]] = [
-        ("WAL open", _flags),
-        ("writes/tx", _evidence("writes_per_transaction")),
-        ("kB/write", _evidence("bytes_per_write", 1, 1024)),
-        ("syncs/tx", _evidence("syncs_per_transaction")),
-        ("drive writes/tx", _evidence("drive_writes_per_transaction")),
-        ("drive flushes/tx", _evidence("drive_flushes_per_transaction")),
-        ("cache hits %", _evidence("cache_hits", 0, 0.01)),
-        ("revolutions/tx", _evidence("revolutions_per_transaction")),
-        ("heads: % waiting", _head("waited")),
-        ("heads: % moving", _head("moved")),
-        ("heads: % transf.", _head("transferred")),
+    counted = [
+        Line("", lambda _: ""),
+        Line("WAL open", _flags),
+        Line("writes/tx", _evidence("writes_per_transaction")),
+        Line("kB/write", _evidence("bytes_per_write", 1, 1024)),
+        Line("syncs/tx", _evidence("syncs_per_transaction")),
+        Line("drive writes/tx", _evidence("drive_writes_per_transaction")),
+        Line("drive flushes/tx", _evidence("drive_flushes_per_transaction")),
+        Line("cache hits %", _evidence("cache_hits", 0, 0.01)),
+        Line("revolutions/tx", _evidence("revolutions_per_transaction")),
+        Line("heads: % waiting", _head("waited")),
+        Line("heads: % moving", _head("moved")),
+        Line("heads: % transf.", _head("transferred")),
     ]
-    if any(cell and cell.evidence for row in table.rows for cell in row.cells):
+    if any(cell.evidence for cell in table.cells):
         parts += [
             "What the server, the kernel and the WAL drive counted "
             "(open flags: D O_DIRECT, S O_SYNC, Y O_DSYNC)",
-            _grid(table, [("", lambda _: ""), *counted]),
+            _grid(table, counted),
             "",
         ]
     if explained := footnotes.by_row(table):

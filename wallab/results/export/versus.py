@@ -2,90 +2,89 @@
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from wallab.files import jsonfile
-from wallab.record.axes import find
+from wallab.record.experiment import Cell
 from wallab.record.values import VALUES
 from wallab.results.against import Against, Pair
 from wallab.results.comparison import VERDICT_ROUNDS
 from wallab.results.export import grid
 from wallab.results.export.markdown import escape
-
-
-def _axes(found: Against) -> list[str]:
-    return list(found.pairs[0].cell)
+from wallab.results.table import axis_title
 
 
 def _columns(pair: Pair) -> list[str]:
     """Ratio, interval, rounds and verdict."""
-    one = pair.comparison
-    interval = "" if one.low is None else f"{one.low:.3f} to {one.high:.3f}"
-    return [f"{one.ratio:.3f}", interval, str(one.rounds), pair.verdict]
+    ratio = pair.comparison
+    interval = "" if ratio.low is None else f"{ratio.low:.3f} to {ratio.high:.3f}"
+    return [f"{ratio.ratio:.3f}", interval, str(ratio.rounds), pair.verdict]
 
 
 HEADS = ["ratio", "95% interval", "rounds", "verdict"]
 
 
-def _notes(found: Against) -> list[str]:
+def _notes(against: Against) -> list[str]:
     notes = [
         "Verdicts are corrected for the number of cells (Holm), and need "
         f"{VERDICT_ROUNDS} rounds on either side; intervals are each cell's own."
     ]
-    if found.differing:
-        notes.append(f"The runs also differ in: {', '.join(found.differing)}.")
-    if found.alone:
-        cells = "; ".join(", ".join(cell.values()) for cell in found.alone[:6])
-        more = f" and {len(found.alone) - 6} more" if len(found.alone) > 6 else ""
-        notes.append(f"Measured in one run only: {cells}{more}.")
+    if against.differing:
+        notes.append(f"The runs also differ in: {', '.join(against.differing)}.")
+    if against.failed:
+        notes.append(f"Failed in every round of the first run: {_cells(against.failed)}.")
+    if against.alone:
+        notes.append(f"Measured in one run only: {_cells(against.alone)}.")
     return notes
 
 
-def text(found: Against) -> str:
+def _cells(cells: Sequence[Cell]) -> str:
+    """Name the first of the cells, and how many more there are."""
+    names = "; ".join(", ".join(cell.values()) for cell in cells[:6])
+    return names + (f" and {len(cells) - 6} more" if len(cells) > 6 else "")
+
+
+def text(against: Against) -> str:
     """Return a line for each cell."""
-    axes = _axes(found)
-    lines = [[find(axis).title or axis for axis in axes] + HEADS]
-    lines += [
-        [*(find(axis).shown(pair.cell[axis]) for axis in axes), *_columns(pair)]
-        for pair in found.pairs
-    ]
-    head = [found.title, f"{VALUES[found.value].title} of the first by the second run's:"]
-    runs = [f"  first:  {found.new}", f"  second: {found.old}", ""]
-    shown = grid.lay_out(lines, len(lines[0]))
-    return "\n".join([*head, *runs, shown, "", *_notes(found)]) + "\n"
+    lines = [list(map(axis_title, against.axes)) + HEADS]
+    lines += [[*against.heads(pair.cell), *_columns(pair)] for pair in against.pairs]
+    head = [against.title, f"{VALUES[against.value].title} of the first by the second run's:"]
+    runs = [f"  first:  {against.new}", f"  second: {against.old}", ""]
+    ratios = grid.lay_out(lines, len(lines[0]))
+    return "\n".join([*head, *runs, ratios, "", *_notes(against)]) + "\n"
 
 
-def markdown(found: Against) -> str:
+def markdown(against: Against) -> str:
     """Return a table with a line for each cell."""
-    axes = _axes(found)
-    heads = [*(find(axis).title or axis for axis in axes), *HEADS]
-    sides = ["---"] * len(axes) + ["---:", "---", "---:", "---"]
+    heads = [*map(axis_title, against.axes), *HEADS]
+    sides = ["---"] * len(against.axes) + ["---:", "---", "---:", "---"]
     lines = [
-        f"**{escape(found.title)}**: {escape(VALUES[found.value].title)} of the first by the "
+        f"**{escape(against.title)}**: {escape(VALUES[against.value].title)} of the first by the "
         "second run's  ",
-        f"first: {escape(found.new)}  ",
-        f"second: {escape(found.old)}",
+        f"first: {escape(against.new)}  ",
+        f"second: {escape(against.old)}",
         "",
         "| " + " | ".join(map(escape, heads)) + " |",
         "| " + " | ".join(sides) + " |",
     ]
-    for pair in found.pairs:
-        titles = [find(axis).shown(pair.cell[axis]) for axis in axes]
-        lines.append("| " + " | ".join(map(escape, [*titles, *_columns(pair)])) + " |")
-    return "\n".join([*lines, "", *(escape(note) for note in _notes(found))]) + "\n"
+    for pair in against.pairs:
+        words = [*against.heads(pair.cell), *_columns(pair)]
+        lines.append("| " + " | ".join(map(escape, words)) + " |")
+    return "\n".join([*lines, "", *(escape(note) for note in _notes(against))]) + "\n"
 
 
-def comma_separated(found: Against) -> str:
+def comma_separated(against: Against) -> str:
     """Return a line for each cell, with all digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        [*_axes(found), "value", "ratio", "low_95", "high_95", "p", "rounds", "verdict"]
+        [*against.axes, "value", "ratio", "low_95", "high_95", "p", "rounds", "verdict"]
     )
-    for pair in found.pairs:
-        one = pair.comparison
-        figures = (one.ratio, one.low, one.high, one.p, one.rounds, pair.verdict)
-        writer.writerow([*pair.cell.values(), found.value, *figures])
+    for pair in against.pairs:
+        figures = (*msgspec.structs.astuple(pair.comparison), pair.verdict)
+        writer.writerow([*pair.cell.values(), against.value, *figures])
     return out.getvalue()
 
 
@@ -93,5 +92,5 @@ FORMATS: dict[str, Callable[[Against], str]] = {
     "text": text,
     "markdown": markdown,
     "csv": comma_separated,
-    "json": lambda found: jsonfile.pretty(found) + "\n",
+    "json": lambda against: jsonfile.pretty(against) + "\n",
 }
