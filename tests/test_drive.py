@@ -43,6 +43,16 @@ def test_parameters_are_strict(drive_build: Path, tmp_path: Path) -> None:
         assert setting.split("=")[0] in result.stderr
 
 
+def test_a_state_of_the_cache_that_is_none_is_refused(drive_build: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [drive_build / "wal-drive", "--mount", tmp_path, "--control", tmp_path / "c", "--size",
+         "1048576", "--write-cache", "maybe"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert '--write-cache: "maybe" is not off, on or battery' in result.stderr
+
+
 def test_profiles_give_their_sources() -> None:
     """Every figure stands in a paragraph that begins with where it is from."""
     for file in (paths.DRIVE / "profiles").glob("*.toml"):

@@ -40,12 +40,12 @@ class NbdClient:
         return data
 
     def request(self, kind: int, place: int, count: int, data: bytes = b"", flags: int = 0) -> int:
-        """Send a request and return its error; what a read brings is in `found`."""
+        """Send a request and return its error; what a read brings is in `data`."""
         head = struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, place, count)
         self._socket.sendall(head + data)
         magic, error, _ = struct.unpack(">IIQ", self._receive(16))
         assert magic == 0x67446698
-        self.found = self._receive(count) if kind == READ and not error else b""
+        self.data = self._receive(count) if kind == READ and not error else b""
         return int(error)
 
     def write(self, page: int, fill: bytes, flags: int = 0) -> int:
@@ -55,8 +55,8 @@ class NbdClient:
     def read(self, page: int) -> bytes:
         """Return what a page is full of."""
         assert self.request(READ, page * PAGE, PAGE) == 0
-        assert self.found == self.found[:1] * PAGE
-        return self.found[:1]
+        assert self.data == self.data[:1] * PAGE
+        return self.data[:1]
 
     def close(self) -> None:
         """Hang up."""
@@ -164,7 +164,7 @@ def test_state_names_the_write_cache_as_it_was_set(
 
 
 def test_bad_settings_are_named(plugin: Path, tmp_path: Path) -> None:
-    for setting, said in (
+    for setting, named in (
         ("rpm=3", "rpm"),
         ("write-cache=x", "write-cache"),
         ("nosuch=1", "nosuch"),
@@ -172,4 +172,4 @@ def test_bad_settings_are_named(plugin: Path, tmp_path: Path) -> None:
         server = nbdserver.start(plugin, tmp_path, "size=64M", setting)
         _, errors = server.communicate(timeout=120)
         assert server.returncode != 0
-        assert said in errors
+        assert named in errors

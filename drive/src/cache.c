@@ -60,27 +60,27 @@ bool cache_holds(const struct cache *c, int64_t sector, int64_t count)
 static int64_t next_above(const struct cache *c, const struct stripes *s, int64_t unit,
                           int64_t from)
 {
-    int64_t found = sectors_next(&c->dirty, from);
+    int64_t sector = sectors_next(&c->dirty, from);
 
-    while (found < c->dirty.size && stripes_unit(s, found) != unit) {
-        int64_t local = stripes_local(s, unit, found);
+    while (sector < c->dirty.size && stripes_unit(s, sector) != unit) {
+        int64_t local = stripes_local(s, unit, sector);
 
         from = stripes_host(s, unit, local); /* its next chunk */
-        found = from < c->dirty.size ? sectors_next(&c->dirty, from) : c->dirty.size;
+        sector = from < c->dirty.size ? sectors_next(&c->dirty, from) : c->dirty.size;
     }
-    return found;
+    return sector;
 }
 
 int64_t cache_next(const struct cache *c, const struct stripes *s, int64_t unit, int64_t head)
 {
-    int64_t found;
+    int64_t sector;
 
     if (c->dirty.members == 0)
         return -1;
-    found = next_above(c, s, unit, head < c->dirty.size ? head : 0);
-    if (found == c->dirty.size)
-        found = next_above(c, s, unit, 0);
-    return found < c->dirty.size ? found : -1;
+    sector = next_above(c, s, unit, head < c->dirty.size ? head : 0);
+    if (sector == c->dirty.size)
+        sector = next_above(c, s, unit, 0);
+    return sector < c->dirty.size ? sector : -1;
 }
 
 void cache_stage(struct cache *c, const struct stripes *s, int64_t unit, int64_t head,

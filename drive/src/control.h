@@ -13,6 +13,9 @@ void control_listen(const char *path);
  */
 bool control_start(struct drive *d, void (*quit)(void));
 
+/* The same as SIGTERM. */
+void control_quit(void);
+
 void control_stop(void);
 
 #endif

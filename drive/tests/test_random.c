@@ -155,13 +155,13 @@ static uint32_t newest_version(const struct rig *rig, int64_t sector)
 static void check_after_cut(const struct rig *rig)
 {
     for (int64_t i = 0; i < SECTORS; i++) {
-        uint32_t found = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
-                                                                 : media_version(rig, i);
+        uint32_t survivor = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
+                                                                    : media_version(rig, i);
 
-        CHECK(found >= durable[i] && found <= newest[i],
-              "sector %" PRId64 ": version %u, durable %u, newest %u", i, found, durable[i],
+        CHECK(survivor >= durable[i] && survivor <= newest[i],
+              "sector %" PRId64 ": version %u, durable %u, newest %u", i, survivor, durable[i],
               newest[i]);
-        newest[i] = durable[i] = acknowledged[i] = found;
+        newest[i] = durable[i] = acknowledged[i] = survivor;
     }
 }
 
