@@ -206,6 +206,27 @@ def test_a_program_at_the_same_path_elsewhere_goes_on(tmp_path: Path) -> None:
         assert psutil.Process(child.pid).is_running()
 
 
+@pytest.mark.stack
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_servers_of_drives_that_were_not_noted(tmp_path: Path, elsewhere: bool) -> None:
+    """A kill may come before; those of another container name the same folder."""
+    owned = Ledger.open()
+    program = tmp_path / "programs" / "wal-drive"
+    program.parent.mkdir()
+    shutil.copy2(shutil.which("sh") or "sh", program)
+    runtime = owned.folder.parent
+    hide = f'mount -t tmpfs none "{runtime}" && mkdir "{owned.folder}" && ' if elsewhere else ""
+    script = f'{hide}exec "{program}" -c "echo ready; read -r none" sh "{owned.folder}/fuse"'
+    command = ["unshare", "--mount", "sh", "-c", script]
+    with process.started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        kill_owner(owned)
+        ended = f"ended process {child.pid} (wal-drive)" in ledger.clear_dead()
+        assert ended is not elsewhere
+        assert psutil.pid_exists(child.pid) is elsewhere
+
+
 # Restores that fail.
 
 

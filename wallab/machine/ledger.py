@@ -129,7 +129,7 @@ class Ledger:
             raise
 
     def _refuse_shared(self, before: CacheState) -> None:
-        for file, record in _read().readable.items():
+        for file, record in records().readable.items():
             same = any(cache.identity == before.identity for cache in _caches(record))
             if same and file != _file(self.folder) and record.owner.find() is not None:
                 raise MachineError(
@@ -196,17 +196,17 @@ def clear_dead() -> list[str]:
     """Undo what dead owners left behind; return what was done, and what could not be, by lines."""
     for home in homes():
         jsonfile.clear_partial(home)
-    records = _read()
-    lines = list(records.unreadable.values())
-    for file, record in records.dead().items():
-        lines += [undone.line for undone in _undo(file, record, records.disks_in_use())]
+    every = records()
+    lines = list(every.unreadable.values())
+    for file, record in every.dead().items():
+        lines += [undone.line for undone in _undo(file, record, every.disks_in_use())]
     return lines
 
 
 def dead() -> list[Path]:
     """Return the records whose owners are dead, and those that cannot be read."""
-    records = _read()
-    return [*records.unreadable, *records.dead()]
+    every = records()
+    return [*every.unreadable, *every.dead()]
 
 
 def homes() -> list[Path]:
@@ -220,7 +220,7 @@ def homes() -> list[Path]:
     return there
 
 
-class _Records(NamedTuple):
+class Records(NamedTuple):
     """All records, by their files."""
 
     readable: dict[Path, Record]
@@ -245,25 +245,26 @@ class _Records(NamedTuple):
         }
 
 
-def _read() -> _Records:
-    records = _Records({}, {})
+def records() -> Records:
+    """Read all records; MachineError where others could tamper with them."""
+    read = Records({}, {})
     for home in homes():
         for file in sorted(home.glob("*.json")):
             try:
                 if file.lstat().st_uid != os.geteuid():
-                    records.unreadable[file] = (
+                    read.unreadable[file] = (
                         f"{file} is another user's, and nothing that it says is done: remove it"
                     )
                 else:
-                    records.readable[file] = jsonfile.load(file, Record)
+                    read.readable[file] = jsonfile.load(file, Record)
             except FileNotFoundError:
                 continue  # its owner has just ended
             except (OSError, msgspec.MsgspecError, RecursionError) as error:
-                records.unreadable[file] = (
+                read.unreadable[file] = (
                     f"{file} is damaged ({error}): what it names is still to be undone, by hand; "
                     "then remove it"
                 )
-    return records
+    return read
 
 
 def _caches(record: Record) -> list[CacheState]:
