@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -10,10 +11,13 @@ from wallab import paths
 from wallab.command import power_cut
 from wallab.errors import LabError
 from wallab.files import jsonfile
+from wallab.machine import ledger
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Agenda, Campaign
 from wallab.powercut.cell import Cell
+from wallab.powercut.conduct import Conductor
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
+from wallab.powercut.crew import Ready, Setup
 from wallab.powercut.oracle import Category
 from wallab.powercut.record import CutRecord, RecordFile
 from wallab.powercut.verdict import summarize
@@ -100,6 +104,95 @@ def test_resumed_campaign_cuts_what_is_missing() -> None:
     agenda = Agenda(one, before)
     assert agenda.left == 2
     assert run(agenda, set()) == [HONEST, HONEST]
+
+
+class MockCrew:
+    """Workers that need no drives and cut nothing."""
+
+    methods: ClassVar[dict[str, tuple[str, ...]]] = {"both": ("fdatasync",)}
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, setup: Setup) -> Ready:
+        return Ready(self.methods)
+
+    def run(self, next_task: object, finished: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
+    """A campaign that has a folder, and no cuts yet."""
+    monkeypatch.setattr(ledger, "clear_dead", list)
+    monkeypatch.setattr(conduct, "Crew", MockCrew)
+    builds = {"both": manifest.load(paths.RESULTS / "example-quick").builds["both"]}
+    one = msgspec.structs.replace(
+        plan(HONEST), lab={"version": "1", "commit": "abc", "files": "01"}, builds=builds,
+        drive_program="02",
+    )  # fmt: skip
+    Conductor(tmp_path, one, {}, "none").conduct(1, resumed=False)
+    return one
+
+
+def resume(folder: Path, later: Campaign) -> None:
+    """Go on with the campaign in the folder as it is planned now."""
+    Conductor(folder, later, {}, "none").conduct(1, resumed=True)
+
+
+OTHERS: dict[str, tuple[Any, str]] = {
+    "name": ("other", "name"),
+    "seed": (2, "seed"),
+    "fault": ("kill-backend", "fault"),
+    "cells": ((RISKY,), "cells"),
+    "controls": ((), "controls"),
+    "settings": ({"commit_delay": "0"}, "settings"),
+    "profiles": ({"wal": "nvme"}, "profiles"),
+    "source": ("17", "source"),
+    "builds": ({}, "source, patches or compiler"),
+    "lab": ({"version": "1", "commit": "def", "files": "01"}, "the lab's commit.*checkout abc"),
+    "machine": (msgspec.structs.replace(manifest.machine(), cpus=99), "machine"),
+    "drive_program": ("03", "the drive's program"),
+}
+"""Field of a campaign -> something else, and how it is named."""
+
+OF_THE_SESSION = {"started", "cuts", "methods"}
+"""More cuts may be asked for, and the workers find the methods out."""
+
+
+def test_every_field_of_a_campaign_is_decided_on() -> None:
+    assert set(Campaign.__struct_fields__) == OTHERS.keys() | OF_THE_SESSION
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_campaign_that_differs_is_not_resumed(
+    field: str, begun: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, named = OTHERS[field]
+    before = (tmp_path / campaign.FILE).read_bytes()
+    monkeypatch.delattr(conduct, "Crew")  # no drive is made for it
+    with pytest.raises(LabError, match=f"differs now in {named}"):
+        resume(tmp_path, msgspec.structs.replace(begun, cuts=9, **{field: other}))
+    assert (tmp_path / campaign.FILE).read_bytes() == before
+
+
+def test_campaign_on_servers_with_other_methods_is_not_resumed(
+    begun: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (tmp_path / campaign.FILE).read_bytes()
+    monkeypatch.setattr(MockCrew, "methods", {"both": ("fdatasync", "fsync")})
+    with pytest.raises(LabError, match="values of wal_sync_method differ now"):
+        resume(tmp_path, begun)
+    assert (tmp_path / campaign.FILE).read_bytes() == before
+
+
+def test_campaign_that_does_not_differ_is_resumed(begun: Campaign, tmp_path: Path) -> None:
+    before = campaign.load(tmp_path)
+    resume(tmp_path, msgspec.structs.replace(begun, cuts=9, started="now", methods={}))
+    assert campaign.load(tmp_path) == msgspec.structs.replace(before, cuts=9)
 
 
 def test_verdicts_and_bounds() -> None:

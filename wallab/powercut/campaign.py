@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 
 from wallab.errors import LabError
-from wallab.files import jsonfile, resultfolder
+from wallab.files import resultfolder
 from wallab.powercut.cell import Cell
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.record import CutRecord
+from wallab.record import difference as differences
 from wallab.record.axes.sync import FSYNC_OFF
-from wallab.record.manifest import Machine, machine_difference
+from wallab.record.manifest import Machine
 from wallab.record.matrix import Experiment
 from wallab.record.writecache import WRITE_CACHES
 from wallab.servers.builder import Build
@@ -47,6 +48,8 @@ class Campaign(msgspec.Struct, kw_only=True):
     builds: dict[str, Build]
     lab: dict[str, str]
     machine: Machine
+    drive_program: str = ""
+    """SHA-256 of the program that simulates the drives."""
     methods: dict[str, tuple[str, ...]] = {}
     """Variant -> its values of wal_sync_method; a cell without one is N/A."""
 
@@ -65,17 +68,21 @@ def load(folder: Path) -> Campaign:
     return resultfolder.load(folder, FILE, Campaign, "campaign of power cuts")
 
 
+FIELDS = ("name", "seed", "cells", "controls", "settings", "profiles", "fault", "source")
+"""That are compared as they are, by their names."""
+
+
 def difference(old: Campaign, new: Campaign) -> list[str]:
-    """Name what differs between two records that should describe the same campaign."""
-    fields = ("name", "cells", "controls", "settings", "profiles", "fault")
-    differing = [
-        field
-        for field in fields
-        if jsonfile.dumps(getattr(old, field)) != jsonfile.dumps(getattr(new, field))
-    ]
+    """Name what differs between a campaign and the plan to go on with it."""
+    differing = differences.of_fields(old, new, {field: field for field in FIELDS})
     if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
         differing.append("source, patches or compiler")
-    return differing + machine_difference(old.machine, new.machine)
+    return [
+        *differing,
+        *differences.of_drive_programs(old.drive_program, new.drive_program),
+        *differences.of_labs(old.lab, new.lab),
+        *differences.of_machines(old.machine, new.machine),
+    ]
 
 
 # --- cells ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import msgspec
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import rights
+from wallab.machine import checkout, rights
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
 from wallab.powercut.cell import Cell
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedCampaign(msgspec.Struct, frozen=True):
     """A plan with its servers built."""
 
     campaign: Campaign
@@ -72,7 +72,7 @@ def planned(request: Request) -> Plan:
     return _resumed(request, request.resume) if request.resume else _new(request)
 
 
-def prepare(plan: Plan) -> Prepared:
+def prepare(plan: Plan) -> PreparedCampaign:
     """Build the servers that are missing, and describe the machine and the lab.
 
     MachineError where this process may not make drives; LabError where a server cannot be built.
@@ -92,10 +92,11 @@ def prepare(plan: Plan) -> Prepared:
         profiles=plan.profiles,
         source=plan.source,
         builds={name: server.build for name, server in servers.items()},
-        lab=manifests.lab_state(),
+        lab=manifests.lab_state() | {"files": checkout.files()},
         machine=manifests.machine(),
+        drive_program=checkout.drive_program(),
     )
-    return Prepared(record, {name: server.path for name, server in servers.items()})
+    return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
 
 
 def _new(request: Request) -> Plan:

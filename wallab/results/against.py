@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wallab.errors import LabError
-from wallab.record import manifest, values
+from wallab.record import difference, values
 from wallab.record.manifest import Manifest
 from wallab.record.matrix import Cell
 from wallab.record.samples import Sample
@@ -91,7 +91,7 @@ def compare(
             for (key, one), verdict in zip(found.items(), judged, strict=True)
         ),
         alone=tuple(cell for key, cell in places.items() if (key in above) != (key in below)),
-        differing=tuple(manifest.difference(old[0], plan)),
+        differing=tuple(difference.of_runs(old[0], plan)),
     )
 
 
