@@ -14,22 +14,22 @@ from wallab.files import jsonfile
 from wallab.machine import ledger
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.campaign import Agenda, Campaign
-from wallab.powercut.cell import Cell
 from wallab.powercut.conduct import Conductor
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
 from wallab.powercut.crew import Ready, Setup
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord, RecordFile
 from wallab.powercut.oracle import Category
-from wallab.powercut.record import CutRecord, RecordFile
-from wallab.powercut.verdict import summarize
+from wallab.powercut.report import summarize
 from wallab.record import manifest, matrix
 from wallab.results import tabulation
 
-HONEST = Cell("both", "on", "open_direct", "xfs")
-RISKY = Cell("both", "on-unflushed", "open_direct", "xfs")
-LACKING = Cell("stock", "on", "open_direct", "xfs")
+HONEST = CutCell("both", "on", "open_direct", "xfs")
+RISKY = CutCell("both", "on-unflushed", "open_direct", "xfs")
+LACKING = CutCell("stock", "on", "open_direct", "xfs")
 
 
-def plan(*cells: Cell, cuts: int = 5) -> Campaign:
+def plan(*cells: CutCell, cuts: int = 5) -> Campaign:
     """A plan of these cells and all controls."""
     return Campaign(
         name="thread", started="2026-11-21T00:00:00Z", seed=1, cuts=cuts, fault="power",
@@ -39,7 +39,7 @@ def plan(*cells: Cell, cuts: int = 5) -> Campaign:
     )  # fmt: skip
 
 
-def record(cell: Cell, number: int, category: Category = "safe", promised: int = 9) -> CutRecord:
+def record(cell: CutCell, number: int, category: Category = "safe", promised: int = 9) -> CutRecord:
     """A cut of the cell."""
     lost = 0 if category == "safe" else 1
     return CutRecord(
@@ -48,36 +48,36 @@ def record(cell: Cell, number: int, category: Category = "safe", promised: int =
     )  # fmt: skip
 
 
-def run(agenda: Agenda, losing: set[Cell]) -> list[Cell]:
+def run(agenda: Agenda, losing: set[CutCell]) -> list[CutCell]:
     """Follow the agenda to its end, one cut at a time; return what was cut."""
     cut = []
-    while found := agenda.next():
-        cell, number = found
+    while task := agenda.next():
+        cell, number = task
         cut.append(cell)
         agenda.finish(record(cell, number, "lost" if cell in losing else "safe"))
     return cut
 
 
 def test_controls_and_risky_cells_are_cut_until_they_lose() -> None:
-    one = plan(HONEST, RISKY, LACKING)
-    cut = run(Agenda(one, []), {*one.controls, RISKY})
+    made = plan(HONEST, RISKY, LACKING)
+    cut = run(Agenda(made, []), {*made.controls, RISKY})
     assert cut.count(HONEST) == 5
     assert cut.count(RISKY) == 1
     assert cut.count(LACKING) == 0
-    assert all(cut.count(control) == 1 for control in one.controls)
+    assert all(cut.count(control) == 1 for control in made.controls)
 
 
 def test_control_that_survives_is_given_up_at_last() -> None:
-    one = plan(HONEST)
-    cut = run(Agenda(one, []), set())
-    assert all(cut.count(control) == ATTEMPTS for control in one.controls)
+    made = plan(HONEST)
+    cut = run(Agenda(made, []), set())
+    assert all(cut.count(control) == ATTEMPTS for control in made.controls)
 
 
 def test_failed_cut_is_tried_again_but_not_for_ever() -> None:
     agenda = Agenda(plan(HONEST, cuts=2), [])
     numbers = []
-    while found := agenda.next():
-        cell, number = found
+    while task := agenda.next():
+        cell, number = task
         made = record(cell, number, "lost" if cell.control else "safe")
         if cell == HONEST:
             numbers.append(number)
@@ -90,18 +90,18 @@ def test_failed_cut_is_tried_again_but_not_for_ever() -> None:
 def test_several_workers_share_the_agenda() -> None:
     agenda = Agenda(plan(HONEST, cuts=4), [])
     busy = []
-    while found := agenda.next():
-        busy.append(found)
+    while task := agenda.next():
+        busy.append(task)
     # Each control once, since the first loss of it may be enough, and all cuts of the cell.
     assert len(busy) == len(CONTROLS) + 4
     assert len(set(busy)) == len(busy)
 
 
 def test_resumed_campaign_cuts_what_is_missing() -> None:
-    one = plan(HONEST, cuts=4)
-    before = [record(control, 1, "lost") for control in one.controls]
+    made = plan(HONEST, cuts=4)
+    before = [record(control, 1, "lost") for control in made.controls]
     before += [record(HONEST, 1), record(HONEST, 2)]
-    agenda = Agenda(one, before)
+    agenda = Agenda(made, before)
     assert agenda.left == 2
     assert run(agenda, set()) == [HONEST, HONEST]
 
@@ -130,12 +130,12 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     monkeypatch.setattr(ledger, "clear_dead", list)
     monkeypatch.setattr(conduct, "Crew", MockCrew)
     builds = {"both": manifest.load(paths.RESULTS / "example-quick").builds["both"]}
-    one = msgspec.structs.replace(
+    made = msgspec.structs.replace(
         plan(HONEST), lab={"version": "1", "commit": "abc", "files": "01"}, builds=builds,
         drive_program="02",
     )  # fmt: skip
-    Conductor(tmp_path, one, {}, "none").conduct(1, resumed=False)
-    return one
+    Conductor(tmp_path, made, {}, "none").conduct(1, resumed=False)
+    return made
 
 
 def resume(folder: Path, later: Campaign) -> None:
@@ -196,37 +196,37 @@ def test_campaign_that_does_not_differ_is_resumed(begun: Campaign, tmp_path: Pat
 
 
 def test_verdicts_and_bounds() -> None:
-    one = plan(HONEST, RISKY, LACKING)
+    made = plan(HONEST, RISKY, LACKING)
     records = [record(HONEST, n) for n in range(1, 51)]
     records += [record(HONEST, 51, promised=0)]  # proves nothing
     records += [record(RISKY, 1, "lost")]
-    records += [record(control, 1, "corrupted") for control in one.controls]
-    told = summarize(one, records)
-    marks = [verdict.mark for verdict in told.cells]
+    records += [record(control, 1, "corrupted") for control in made.controls]
+    report = summarize(made, records)
+    marks = [verdict.mark for verdict in report.cells]
     assert marks == ["safe 50", "LOST 1/1", "(N/A)"]
-    assert told.cells[0].durability is not None
-    assert told.cells[0].durability.bound == pytest.approx(0.06)
-    assert told.proved
-    assert told.honest_losses == []
-    assert "No loss in 50 cuts of 1 cells" in display.render(told)
+    assert report.cells[0].durability is not None
+    assert report.cells[0].durability.bound == pytest.approx(0.06)
+    assert report.proved
+    assert report.honest_losses == []
+    assert "No loss in 50 cuts of 1 cells" in display.render(report)
 
 
 def test_surviving_control_means_that_nothing_is_proved() -> None:
-    one = plan(HONEST)
-    records = [record(HONEST, 1)] + [record(control, 1) for control in one.controls]
-    told = summarize(one, records)
-    assert not told.proved
-    assert "proved nothing" in display.render(told)
-    assert "DID NOT LOSE" in display.render(told)
+    made = plan(HONEST)
+    records = [record(HONEST, 1)] + [record(control, 1) for control in made.controls]
+    report = summarize(made, records)
+    assert not report.proved
+    assert "proved nothing" in display.render(report)
+    assert "DID NOT LOSE" in display.render(report)
 
 
 def test_honest_loss_is_told() -> None:
-    one = plan(HONEST)
+    made = plan(HONEST)
     records = [record(HONEST, 1, "would not start")]
-    records += [record(control, 1, "lost") for control in one.controls]
-    told = summarize(one, records)
-    assert [verdict.cell for verdict in told.honest_losses] == [HONEST]
-    assert "would not start: why" in display.render(told)
+    records += [record(control, 1, "lost") for control in made.controls]
+    report = summarize(made, records)
+    assert [verdict.cell for verdict in report.honest_losses] == [HONEST]
+    assert "would not start: why" in display.render(report)
 
 
 def test_cells_are_chosen_by_their_values() -> None:
@@ -284,27 +284,27 @@ def a_run_and_its_campaign(folder: Path, cut_key: str) -> tuple[Path, Path]:
     """The committed example run, and a campaign on servers of that key or of the run's own."""
     run = paths.RESULTS / "example-quick"
     builds = manifest.load(run).builds
-    one = plan(HONEST)
-    one.builds = {
+    made = plan(HONEST)
+    made.builds = {
         "both": msgspec.structs.replace(builds["both"], key=cut_key or builds["both"].key)
     }
-    honest = Cell("both", "off", "open_direct", "xfs")
-    lossy = Cell("both", "off", "fsync=false", "xfs")
-    one.cells = (honest, lossy)
-    jsonfile.save(folder / campaign.FILE, one)
+    honest = CutCell("both", "off", "open_direct", "xfs")
+    lossy = CutCell("both", "off", "fsync=false", "xfs")
+    made.cells = (honest, lossy)
+    jsonfile.save(folder / campaign.FILE, made)
     file = RecordFile(folder / campaign.CUTS)
-    for made in [
-        *(record(control, 1, "lost") for control in one.controls),
+    for cut in [
+        *(record(control, 1, "lost") for control in made.controls),
         *(record(honest, number) for number in range(1, 31)),
         record(lossy, 1, "lost"),
     ]:
-        file.append(made)
+        file.append(cut)
     return run, folder
 
 
 def test_table_carries_the_marks(tmp_path: Path) -> None:
     run, folder = a_run_and_its_campaign(tmp_path, "")
-    found = tabulation.results_of(run, cuts=[folder])
+    results = tabulation.results_of(run, cuts=[folder])
     for kind, words in (
         ("text", "safe 30 (<10.0%)"),
         ("text", "LOST 1/1"),
@@ -315,7 +315,7 @@ def test_table_carries_the_marks(tmp_path: Path) -> None:
         ("json", '"cuts": 30'),
     ):
         # Wherever the lines were broken.
-        assert words in " ".join(html.unescape(tabulation.render(found, kind)).split()), kind
+        assert words in " ".join(html.unescape(tabulation.render(results, kind)).split()), kind
     without = tabulation.render(tabulation.results_of(run), "text")
     assert "power cuts" not in without
 

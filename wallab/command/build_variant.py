@@ -203,7 +203,7 @@ def command(
     else:
         names = chosen(variant, catalog)
         maker = builder_of(source_name, build_system)
-        wanted = {each: series.patches_of(catalog, each, maker.source) for each in names}
+        wanted = {known: series.patches_of(catalog, known, maker.source) for known in names}
         built = maker.build(wanted)
     if to_check:
         every = (*suite.FOLDERS, suite.METHODS)

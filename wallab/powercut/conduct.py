@@ -10,8 +10,8 @@ from wallab.machine import ledger
 from wallab.powercut import campaign, display
 from wallab.powercut.campaign import CUTS, Agenda, Campaign
 from wallab.powercut.crew import Crew, Setup, Task
-from wallab.powercut.record import CutRecord, RecordFile
-from wallab.powercut.verdict import Report, summarize
+from wallab.powercut.cutrecord import CutRecord, RecordFile
+from wallab.powercut.report import Report, summarize
 from wallab.progress import Work, duration, say
 from wallab.record import difference
 

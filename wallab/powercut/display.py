@@ -1,17 +1,17 @@
 """The table of a campaign, as text: the same bytes every time."""
 
-from wallab.powercut.verdict import Report, Verdict
+from wallab.powercut.report import CellReport, Report
 from wallab.results.export import grid
 from wallab.results.table import value_title
 
 
 def _table(report: Report) -> str:
-    columns = list(dict.fromkeys(one.cell.sync for one in report.cells))
-    rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
-    for one in report.cells:
-        cell = one.cell
+    columns = list(dict.fromkeys(cell_report.cell.sync for cell_report in report.cells))
+    rows: dict[tuple[str, str, str], dict[str, CellReport]] = {}
+    for cell_report in report.cells:
+        cell = cell_report.cell
         head = (cell.variant, cell.write_cache, cell.filesystem)
-        rows.setdefault(head, {})[cell.sync] = one
+        rows.setdefault(head, {})[cell.sync] = cell_report
     lines = [["patch", "writeback cache", "file system", *columns]]
     for (variant, cache, filesystem), cells in rows.items():
         marks = [cells[column].mark if column in cells else "" for column in columns]
@@ -23,23 +23,28 @@ def _controls(report: Report) -> list[str]:
     if not report.controls:
         return []
     lines = ["", "Controls, which must lose:"]
-    for one in report.controls:
-        verdict = one.account if one.state == "lost" else f"DID NOT LOSE in {one.cuts} cuts"
-        lines.append(f"  {one.cell.control} ({one.cell.variant}): {verdict}")
+    for control in report.controls:
+        lost = control.state == "lost"
+        verdict = control.account if lost else f"DID NOT LOSE in {control.cuts} cuts"
+        lines.append(f"  {control.cell.control} ({control.cell.variant}): {verdict}")
     return lines
 
 
 def conclusion(report: Report) -> str:
     """Say in a line what the campaign comes to."""
     if not report.proved:
-        names = [one.cell.control for one in report.controls if one.state != "lost"]
+        names = [control.cell.control for control in report.controls if control.state != "lost"]
         return f"The campaign proved nothing: {', '.join(names)} must lose and did not."
     if losses := report.honest_losses:
         return f"{len(losses)} cells lost what they had acknowledged."
-    honest = [one for one in report.cells if one.cell.honest and one.state == "safe"]
+    honest = [
+        cell_report
+        for cell_report in report.cells
+        if cell_report.cell.honest and cell_report.state == "safe"
+    ]
     if not honest:
         return "Every control lost; no cell was cut that had to keep what it acknowledged."
-    total = sum(one.cuts for one in honest)
+    total = sum(cell_report.cuts for cell_report in honest)
     controls = "; every control lost" if report.controls else ""
     return (
         f"No loss in {total} cuts of {len(honest)} cells that have to keep what they acknowledge "
@@ -65,11 +70,14 @@ def render(report: Report) -> str:
         "server never syncs, are cut only until they lose.",
         *_controls(report),
     ]
-    if losses := [one for one in report.cells if one.state == "lost"]:
+    if losses := [cell_report for cell_report in report.cells if cell_report.state == "lost"]:
         lines += ["", "Losses:"]
-        for one in losses:
-            told = "" if one.cell.honest else " (may lose)"
-            lines.append(f"  {one.cell.name}{told}: {one.account}")
+        for loss in losses:
+            allowed = "" if loss.cell.honest else " (may lose)"
+            lines.append(f"  {loss.cell.name}{allowed}: {loss.account}")
     if unfinished := report.unfinished:
-        lines += ["", f"Without a verdict: {', '.join(one.cell.name for one in unfinished)}"]
+        lines += [
+            "",
+            f"Without a verdict: {', '.join(cell_report.cell.name for cell_report in unfinished)}",
+        ]
     return "\n".join([*lines, "", conclusion(report)]) + "\n"

@@ -11,7 +11,7 @@ from wallab.files.timestamp import utc
 from wallab.machine import checkout, rights
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
-from wallab.powercut.cell import Cell
+from wallab.powercut.cutcell import CutCell
 from wallab.record import manifest as manifests
 from wallab.record import matrix
 from wallab.record.conditions import Conditions
@@ -49,8 +49,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     profiles: dict[str, str]
     """Drive -> its profile."""
-    cells: tuple[Cell, ...]
-    controls: tuple[Cell, ...]
+    cells: tuple[CutCell, ...]
+    controls: tuple[CutCell, ...]
     cuts: int
     """Wanted of each cell."""
     fault: str
@@ -163,6 +163,6 @@ def _profiles(experiment: Experiment) -> dict[str, str]:
     return {name: drive.profile for name, drive in experiment.drive.items()}
 
 
-def _controls(cells: list[Cell] | tuple[Cell, ...], fault: str) -> tuple[Cell, ...]:
+def _controls(cells: list[CutCell] | tuple[CutCell, ...], fault: str) -> tuple[CutCell, ...]:
     """Return the positive controls, which only a power cut has, on the last variant."""
     return tuple(campaign.control_cells(cells[-1].variant)) if fault == FAULT else ()

@@ -1,6 +1,6 @@
 """What happens to a server under load: the power goes, or something smaller.
 
-Each fault is a function of the cut under way. It says through `promised_until` up to which moment
+Each fault is a function of the trial under way. It says through `promised_until` up to which moment
 promises count, and leaves a server that is dead or about to be.
 """
 
@@ -17,58 +17,58 @@ import psycopg
 from wallab.powercut.load import PATIENCE, LoadFailed
 
 if TYPE_CHECKING:
-    from wallab.powercut.cut import Cut
+    from wallab.powercut.trial import Trial
 
 
-def power(cut: "Cut") -> None:
+def power(trial: "Trial") -> None:
     """The power of both drives goes."""
-    cut.power_off()
-    cut.load.check(cut.promised_until)
+    trial.power_off()
+    trial.load.check(trial.promised_until)
 
 
-def kill(what: str, cut: "Cut") -> None:
+def kill(what: str, trial: "Trial") -> None:
     """Kill a process of the server; the kernel and the drives go on.
 
     Whatever was promised to anybody must be kept, also what was promised meanwhile.
     """
-    postmaster = psutil.Process(cut.pair.cluster.postmaster())
+    postmaster = psutil.Process(trial.pair.cluster.postmaster())
     children = postmaster.children()
     if what == "postmaster":
         victim = postmaster
     else:
-        victim = next(one for one in children if what in " ".join(one.cmdline()))
-    cut.load.check(time.monotonic_ns())
+        victim = next(child for child in children if what in " ".join(child.cmdline()))
+    trial.load.check(time.monotonic_ns())
     victim.send_signal(signal.SIGKILL)
-    wait_for_end(cut, children)
+    wait_for_end(trial, children)
 
 
-def wait_for_end(cut: "Cut", children: list[psutil.Process]) -> None:
+def wait_for_end(trial: "Trial", children: list[psutil.Process]) -> None:
     """Wait until the server has ended, and those of its processes that outlive a postmaster."""
     deadline = time.monotonic() + PATIENCE
-    while cut.pair.cluster.alive():
+    while trial.pair.cluster.alive():
         if time.monotonic() > deadline:
             raise LoadFailed("the server goes on, though one of its processes was killed")
         time.sleep(0.01)
     _, left = psutil.wait_procs(children, timeout=PATIENCE)
-    for one in left:
-        one.kill()
+    for child in left:
+        child.kill()
     psutil.wait_procs(left, timeout=PATIENCE)
 
 
-def errors(how: str, cut: "Cut") -> None:
+def errors(how: str, trial: "Trial") -> None:
     """Requests to the WAL drive fail with EIO; a little later the power goes."""
-    cut.load.check(time.monotonic_ns())
-    cut.pair.wal.control.ask(f"errors {how}")
+    trial.load.check(time.monotonic_ns())
+    trial.pair.wal.control.ask(f"errors {how}")
     deadline = time.monotonic() + 0.5
-    while cut.pair.cluster.alive() and time.monotonic() < deadline:
+    while trial.pair.cluster.alive() and time.monotonic() < deadline:
         time.sleep(0.01)
-    cut.power_off()
+    trial.power_off()
 
 
-def full(cut: "Cut") -> None:
+def full(trial: "Trial") -> None:
     """The WAL drive's file system is full; there is room again when the server has stopped."""
-    cut.load.check(time.monotonic_ns())
-    filler = cut.pair.wal.mount_point / "filler"
+    trial.load.check(time.monotonic_ns())
+    filler = trial.pair.wal.mount_point / "filler"
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
     try:
         for step in (1 << 20, 4096):
@@ -81,7 +81,7 @@ def full(cut: "Cut") -> None:
         os.close(descriptor)
     deadline = time.monotonic() + PATIENCE
     try:
-        with cut.pair.cluster.connect() as connection:
+        with trial.pair.cluster.connect() as connection:
             while time.monotonic() < deadline:
                 connection.execute(
                     "SELECT pg_logical_emit_message(true, 'wallab', repeat('x', 1000000))"
@@ -90,13 +90,13 @@ def full(cut: "Cut") -> None:
         pass
     else:
         raise LoadFailed("the WAL drive did not become full")
-    cut.pair.cluster.stop(signal.SIGQUIT)
+    trial.pair.cluster.stop(signal.SIGQUIT)
     filler.unlink()
 
 
-FAULTS: dict[str, Callable[["Cut"], None]] = {
+FAULTS: dict[str, Callable[["Trial"], None]] = {
     "power": power,
-    # The recovery after these is disturbed as well: Cut.disturb_recovery.
+    # The recovery after these is disturbed as well: Trial._disturb_recovery.
     "power-twice": power,
     "kill-recovery": power,
     "kill-postmaster": partial(kill, "postmaster"),
