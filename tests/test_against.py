@@ -151,6 +151,19 @@ def test_what_only_one_run_has_is_named(plan: Manifest, made: Made) -> None:
     assert found.differing == ()
 
 
+def test_another_lab_is_named(plan: Manifest, made: Made) -> None:
+    ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
+    lab, program = plan.lab | {"files": "01"}, "02"
+    old = msgspec.structs.replace(plan, lab=lab, drive_program=program)
+    new = msgspec.structs.replace(plan, lab=lab | {"commit": "0", "files": "1"}, drive_program="2")
+    compared = against.compare((new, ours), (old, ours))
+    assert compared.differing == ("the drive's program", "the lab's commit", "the lab's files")
+    words = "The runs also differ in: the drive's program, the lab's commit, the lab's files."
+    assert words in versus.text(compared)
+    # A run of before did not note them.
+    assert against.compare((new, ours), (plan, ours)).differing == ("the lab's commit",)
+
+
 def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
     ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
     second = [msgspec.structs.replace(one, control=True) for one in ours]

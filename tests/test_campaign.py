@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -12,22 +13,25 @@ from wallab.bench import provenance
 from wallab.command import power_cut, tabulate
 from wallab.errors import LabError
 from wallab.files import jsonfile
+from wallab.machine import ledger
 from wallab.powercut import campaign, conduct, display, marks
 from wallab.powercut.campaign import Agenda, Campaign
-from wallab.powercut.cell import Cell
+from wallab.powercut.conduct import Conductor
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
+from wallab.powercut.crew import Ready, Setup
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord, RecordFile
 from wallab.powercut.oracle import Category
-from wallab.powercut.record import CutRecord, RecordFile
-from wallab.powercut.verdict import summarize
+from wallab.powercut.report import summarize
 from wallab.record import manifest, matrix
 from wallab.results import tabulation
 
-HONEST = Cell("both", "on", "open_direct", "xfs")
-RISKY = Cell("both", "on-unflushed", "open_direct", "xfs")
-LACKING = Cell("stock", "on", "open_direct", "xfs")
+HONEST = CutCell("both", "on", "open_direct", "xfs")
+RISKY = CutCell("both", "on-unflushed", "open_direct", "xfs")
+LACKING = CutCell("stock", "on", "open_direct", "xfs")
 
 
-def plan(*cells: Cell, cuts: int = 5) -> Campaign:
+def plan(*cells: CutCell, cuts: int = 5) -> Campaign:
     """A plan of these cells and all controls."""
     return Campaign(
         name="thread", started="2026-11-21T00:00:00Z", seed=1, cuts=cuts, fault="power",
@@ -37,7 +41,7 @@ def plan(*cells: Cell, cuts: int = 5) -> Campaign:
     )  # fmt: skip
 
 
-def record(cell: Cell, number: int, category: Category = "safe", promised: int = 9) -> CutRecord:
+def record(cell: CutCell, number: int, category: Category = "safe", promised: int = 9) -> CutRecord:
     """A cut of the cell."""
     lost = 0 if category == "safe" else 1
     return CutRecord(
@@ -46,36 +50,36 @@ def record(cell: Cell, number: int, category: Category = "safe", promised: int =
     )  # fmt: skip
 
 
-def run(agenda: Agenda, losing: set[Cell]) -> list[Cell]:
+def run(agenda: Agenda, losing: set[CutCell]) -> list[CutCell]:
     """Follow the agenda to its end, one cut at a time; return what was cut."""
     cut = []
-    while found := agenda.next():
-        cell, number = found
+    while task := agenda.next():
+        cell, number = task
         cut.append(cell)
         agenda.finish(record(cell, number, "lost" if cell in losing else "safe"))
     return cut
 
 
 def test_controls_and_risky_cells_are_cut_until_they_lose() -> None:
-    one = plan(HONEST, RISKY, LACKING)
-    cut = run(Agenda(one, []), {*one.controls, RISKY})
+    made = plan(HONEST, RISKY, LACKING)
+    cut = run(Agenda(made, []), {*made.controls, RISKY})
     assert cut.count(HONEST) == 5
     assert cut.count(RISKY) == 1
     assert cut.count(LACKING) == 0
-    assert all(cut.count(control) == 1 for control in one.controls)
+    assert all(cut.count(control) == 1 for control in made.controls)
 
 
 def test_control_that_survives_is_given_up_at_last() -> None:
-    one = plan(HONEST)
-    cut = run(Agenda(one, []), set())
-    assert all(cut.count(control) == ATTEMPTS for control in one.controls)
+    made = plan(HONEST)
+    cut = run(Agenda(made, []), set())
+    assert all(cut.count(control) == ATTEMPTS for control in made.controls)
 
 
 def test_failed_cut_is_tried_again_but_not_for_ever() -> None:
     agenda = Agenda(plan(HONEST, cuts=2), [])
     numbers = []
-    while found := agenda.next():
-        cell, number = found
+    while task := agenda.next():
+        cell, number = task
         made = record(cell, number, "lost" if cell.control else "safe")
         if cell == HONEST:
             numbers.append(number)
@@ -88,54 +92,143 @@ def test_failed_cut_is_tried_again_but_not_for_ever() -> None:
 def test_several_workers_share_the_agenda() -> None:
     agenda = Agenda(plan(HONEST, cuts=4), [])
     busy = []
-    while found := agenda.next():
-        busy.append(found)
+    while task := agenda.next():
+        busy.append(task)
     # Each control once, since the first loss of it may be enough, and all cuts of the cell.
     assert len(busy) == len(CONTROLS) + 4
     assert len(set(busy)) == len(busy)
 
 
 def test_resumed_campaign_cuts_what_is_missing() -> None:
-    one = plan(HONEST, cuts=4)
-    before = [record(control, 1, "lost") for control in one.controls]
+    made = plan(HONEST, cuts=4)
+    before = [record(control, 1, "lost") for control in made.controls]
     before += [record(HONEST, 1), record(HONEST, 2)]
-    agenda = Agenda(one, before)
+    agenda = Agenda(made, before)
     assert agenda.left == 2
     assert run(agenda, set()) == [HONEST, HONEST]
 
 
+class MockCrew:
+    """Workers that need no drives and cut nothing."""
+
+    methods: ClassVar[dict[str, tuple[str, ...]]] = {"both": ("fdatasync",)}
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, setup: Setup) -> Ready:
+        return Ready(self.methods)
+
+    def run(self, next_task: object, finished: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
+    """A campaign that has a folder, and no cuts yet."""
+    monkeypatch.setattr(ledger, "clear_dead", list)
+    monkeypatch.setattr(conduct, "Crew", MockCrew)
+    builds = {"both": manifest.load(paths.RESULTS / "example-quick").builds["both"]}
+    made = msgspec.structs.replace(
+        plan(HONEST), lab={"version": "1", "commit": "abc", "files": "01"}, builds=builds,
+        drive_program="02",
+    )  # fmt: skip
+    Conductor(tmp_path, made, {}, "none").conduct(1, resumed=False)
+    return made
+
+
+def resume(folder: Path, later: Campaign) -> None:
+    """Go on with the campaign in the folder as it is planned now."""
+    Conductor(folder, later, {}, "none").conduct(1, resumed=True)
+
+
+OTHERS: dict[str, tuple[Any, str]] = {
+    "name": ("other", "name"),
+    "seed": (2, "seed"),
+    "fault": ("kill-backend", "fault"),
+    "cells": ((RISKY,), "cells"),
+    "controls": ((), "controls"),
+    "settings": ({"commit_delay": "0"}, "settings"),
+    "profiles": ({"wal": "nvme"}, "profiles"),
+    "source": ("17", "source"),
+    "builds": ({}, "source, patches or compiler"),
+    "lab": ({"version": "1", "commit": "def", "files": "01"}, "the lab's commit.*checkout abc"),
+    "machine": (msgspec.structs.replace(provenance.machine(), cpus=99), "machine"),
+    "drive_program": ("03", "the drive's program"),
+}
+"""Field of a campaign -> something else, and how it is named."""
+
+OF_THE_SESSION = {"started", "cuts", "methods", "titles"}
+"""More cuts may be asked for, and the workers find the methods out."""
+
+
+def test_every_field_of_a_campaign_is_decided_on() -> None:
+    assert set(Campaign.__struct_fields__) == OTHERS.keys() | OF_THE_SESSION
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_campaign_that_differs_is_not_resumed(
+    field: str, begun: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, named = OTHERS[field]
+    before = (tmp_path / campaign.FILE).read_bytes()
+    monkeypatch.delattr(conduct, "Crew")  # no drive is made for it
+    with pytest.raises(LabError, match=f"differs now in {named}"):
+        resume(tmp_path, msgspec.structs.replace(begun, cuts=9, **{field: other}))
+    assert (tmp_path / campaign.FILE).read_bytes() == before
+
+
+def test_campaign_on_servers_with_other_methods_is_not_resumed(
+    begun: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (tmp_path / campaign.FILE).read_bytes()
+    monkeypatch.setattr(MockCrew, "methods", {"both": ("fdatasync", "fsync")})
+    with pytest.raises(LabError, match="values of wal_sync_method differ now"):
+        resume(tmp_path, begun)
+    assert (tmp_path / campaign.FILE).read_bytes() == before
+
+
+def test_campaign_that_does_not_differ_is_resumed(begun: Campaign, tmp_path: Path) -> None:
+    before = campaign.load(tmp_path)
+    resume(tmp_path, msgspec.structs.replace(begun, cuts=9, started="now", methods={}))
+    assert campaign.load(tmp_path) == msgspec.structs.replace(before, cuts=9)
+
+
 def test_verdicts_and_bounds() -> None:
-    one = plan(HONEST, RISKY, LACKING)
+    made = plan(HONEST, RISKY, LACKING)
     records = [record(HONEST, n) for n in range(1, 51)]
     records += [record(HONEST, 51, promised=0)]  # proves nothing
     records += [record(RISKY, 1, "lost")]
-    records += [record(control, 1, "corrupted") for control in one.controls]
-    told = summarize(one, records)
-    marks = [verdict.mark for verdict in told.cells]
+    records += [record(control, 1, "corrupted") for control in made.controls]
+    report = summarize(made, records)
+    marks = [verdict.mark for verdict in report.cells]
     assert marks == ["safe 50", "LOST 1/1", "(N/A)"]
-    assert told.cells[0].durability is not None
-    assert told.cells[0].durability.bound == pytest.approx(0.06)
-    assert told.proved
-    assert told.honest_losses == []
-    assert "No loss in 50 cuts of 1 cells" in display.render(told)
+    assert report.cells[0].durability is not None
+    assert report.cells[0].durability.bound == pytest.approx(0.06)
+    assert report.proved
+    assert report.honest_losses == []
+    assert "No loss in 50 cuts of 1 cells" in display.render(report)
 
 
 def test_surviving_control_means_that_nothing_is_proved() -> None:
-    one = plan(HONEST)
-    records = [record(HONEST, 1)] + [record(control, 1) for control in one.controls]
-    told = summarize(one, records)
-    assert not told.proved
-    assert "proved nothing" in display.render(told)
-    assert "DID NOT LOSE" in display.render(told)
+    made = plan(HONEST)
+    records = [record(HONEST, 1)] + [record(control, 1) for control in made.controls]
+    report = summarize(made, records)
+    assert not report.proved
+    assert "proved nothing" in display.render(report)
+    assert "DID NOT LOSE" in display.render(report)
 
 
 def test_honest_loss_is_told() -> None:
-    one = plan(HONEST)
+    made = plan(HONEST)
     records = [record(HONEST, 1, "would not start")]
-    records += [record(control, 1, "lost") for control in one.controls]
-    told = summarize(one, records)
-    assert [verdict.cell for verdict in told.honest_losses] == [HONEST]
-    assert "would not start: why" in display.render(told)
+    records += [record(control, 1, "lost") for control in made.controls]
+    report = summarize(made, records)
+    assert [verdict.cell for verdict in report.honest_losses] == [HONEST]
+    assert "would not start: why" in display.render(report)
 
 
 def test_cells_are_chosen_by_their_values() -> None:
@@ -195,27 +288,27 @@ def a_run_and_its_campaign(
     """A committed example run, and a campaign on servers of that key or of the run's own."""
     run = paths.RESULTS / f"example-{name}"
     builds = {build.variant: build for build in manifest.load(run).builds.values()}
-    one = plan(HONEST)
-    one.builds = {
+    made = plan(HONEST)
+    made.builds = {
         variant: msgspec.structs.replace(builds[variant], key=cut_key or builds[variant].key)
     }
-    honest = Cell("both", "off", "open_direct", "xfs")
-    lossy = Cell("both", "off", "fsync=false", "xfs")
-    one.cells = (honest, lossy)
-    jsonfile.save(folder / campaign.FILE, one)
+    honest = CutCell("both", "off", "open_direct", "xfs")
+    lossy = CutCell("both", "off", "fsync=false", "xfs")
+    made.cells = (honest, lossy)
+    jsonfile.save(folder / campaign.FILE, made)
     file = RecordFile(folder / campaign.CUTS)
-    for made in [
-        *(record(control, 1, "lost") for control in one.controls),
+    for cut in [
+        *(record(control, 1, "lost") for control in made.controls),
         *(record(honest, number) for number in range(1, 31)),
         record(lossy, 1, "lost"),
     ]:
-        file.append(made)
+        file.append(cut)
     return run, folder
 
 
 def test_table_carries_the_marks(tmp_path: Path) -> None:
     run, folder = a_run_and_its_campaign(tmp_path, "")
-    found = tabulation.results_of(run, mark=marks.of([folder], manifest.load(run)))
+    results = tabulation.results_of(run, mark=marks.of([folder], manifest.load(run)))
     for kind, words in (
         ("text", "safe 30 (<10.0%)"),
         ("text", "LOST 1/1"),
@@ -226,7 +319,7 @@ def test_table_carries_the_marks(tmp_path: Path) -> None:
         ("json", '"cuts": 30'),
     ):
         # Wherever the lines were broken.
-        assert words in " ".join(html.unescape(tabulation.render(found, kind)).split()), kind
+        assert words in " ".join(html.unescape(tabulation.render(results, kind)).split()), kind
     without = tabulation.render(tabulation.results_of(run), "text")
     assert "power cuts" not in without
 

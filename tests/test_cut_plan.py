@@ -10,7 +10,7 @@ from wallab import paths
 from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import rights
+from wallab.machine import checkout, rights
 from wallab.powercut import campaign
 from wallab.powercut.controls import CONTROLS
 from wallab.powercut.plan import Plan, Request, planned, prepare
@@ -180,6 +180,8 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(checkout, "files", lambda: "code")
+    monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     plan = planned(Request(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
     prepared = prepare(plan)
     assert asked == [({"both"}, "17", "auto")]
@@ -187,4 +189,6 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
         assert getattr(prepared.campaign, field) == getattr(plan, field), field
     assert prepared.campaign.source == "17"
     assert prepared.campaign.machine == provenance.machine()
+    assert prepared.campaign.lab == provenance.lab_state() | {"files": "code"}
+    assert prepared.campaign.drive_program == "program"
     assert prepared.servers == {"both": Path("/at/both")}

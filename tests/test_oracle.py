@@ -5,7 +5,7 @@ import random
 import pytest
 
 from wallab.powercut.acknowledgement import Acknowledgements, Promise
-from wallab.powercut.oracle import GHOST, Entry, Found, Judgement, judge
+from wallab.powercut.oracle import GHOST, Entry, Judgement, Recovered, judge
 from wallab.powercut.shapes import entry
 
 CUT = 1_000_000_000
@@ -36,13 +36,13 @@ def judged(
     asynchronous: tuple[int, ...] = (),
 ) -> Judgement:
     """What the oracle says."""
-    return judge(log, CUT, Found(tuple(rows), counters, prepared), asynchronous)
+    return judge(log, CUT, Recovered(tuple(rows), counters, prepared), asynchronous)
 
 
 def test_all_kept() -> None:
     log = history((1, 1, "committed", 9), (1, 2, "committed", 5), begun={1: 3})
-    said = judged(log, [*whole(1, 1), *whole(1, 2, 3)], {1: 2})
-    assert (said.category, said.promised, said.lost) == ("safe", 2, 0)
+    judgement = judged(log, [*whole(1, 1), *whole(1, 2, 3)], {1: 2})
+    assert (judgement.category, judgement.promised, judgement.lost) == ("safe", 2, 0)
 
 
 def test_unacknowledged_may_be_there() -> None:
@@ -54,8 +54,8 @@ def test_unacknowledged_may_be_there() -> None:
 def test_lost_says_how_many_and_how_old() -> None:
     log = history((1, 1, "committed", 9), (1, 2, "committed", 5), (1, 3, "committed", 1),
                   begun={1: 3})  # fmt: skip
-    said = judged(log, whole(1, 1), {1: 1})
-    assert (said.category, said.lost, said.oldest_ms) == ("lost", 2, 5.0)
+    judgement = judged(log, whole(1, 1), {1: 1})
+    assert (judgement.category, judgement.lost, judgement.oldest_ms) == ("lost", 2, 5.0)
 
 
 def test_promise_from_after_the_cut_counts_for_nothing() -> None:
@@ -69,8 +69,8 @@ def test_prepared_is_a_promise_until_it_is_committed() -> None:
     assert judged(log, whole(1, 1), {1: 1}).category == "safe"
     assert judged(log, [], {}).category == "lost"
     committed = history((1, 1, "prepared", 4), (1, 1, "committed", 2), begun={1: 1})
-    said = judged(committed, [], {}, frozenset({(1, 1)}))
-    assert (said.category, said.lost, said.promised) == ("lost", 1, 1)
+    judgement = judged(committed, [], {}, frozenset({(1, 1)}))
+    assert (judgement.category, judgement.lost, judgement.promised) == ("lost", 1, 1)
 
 
 def test_prepared_and_committed_at_once_is_broken() -> None:
@@ -81,9 +81,9 @@ def test_prepared_and_committed_at_once_is_broken() -> None:
 def test_asynchronous_may_be_lost_from_the_end_only() -> None:
     log = history(*((5, n, "committed", 9 - n) for n in (1, 2, 3)), begun={5: 3})
     assert judged(log, whole(5, 1), {5: 1}, asynchronous=(5,)).category == "safe"
-    said = judged(log, [*whole(5, 1), *whole(5, 3)], {5: 3}, asynchronous=(5,))
-    assert said.category == "corrupted"
-    assert "transaction 2 is missing" in said.broken[0]
+    judgement = judged(log, [*whole(5, 1), *whole(5, 3)], {5: 3}, asynchronous=(5,))
+    assert judgement.category == "corrupted"
+    assert "transaction 2 is missing" in judgement.broken[0]
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_asynchronous_may_be_lost_from_the_end_only() -> None:
     ],
 )
 def test_broken(rows: list[Entry], counter: int, words: str) -> None:
-    said = judged(history(begun={1: 2}), rows, {1: counter, 7: 1})
-    assert said.category == "corrupted"
-    assert any(words in one for one in said.broken), said.broken
+    judgement = judged(history(begun={1: 2}), rows, {1: counter, 7: 1})
+    assert judgement.category == "corrupted"
+    assert any(words in account for account in judgement.broken), judgement.broken
 
 
 def test_every_single_loss_is_seen() -> None:

@@ -12,7 +12,7 @@ from wallab.bench.plan import Plan, Request, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import rights
+from wallab.machine import checkout, rights
 from wallab.record import manifest as manifests
 from wallab.record import matrix
 from wallab.record.conditions import server_name
@@ -247,6 +247,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(checkout, "files", lambda: "code")
+    monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     return asked
 
 
@@ -261,6 +263,7 @@ def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]
     assert prepared.servers["both"] == Path("/at/both")
     assert manifest.drives["wal"]["profile"] == "ata-2005"
     assert manifest.lab["commit"]
+    assert (manifest.lab["files"], manifest.drive_program) == ("code", "program")
 
 
 @pytest.mark.usefixtures("built")
@@ -273,7 +276,9 @@ def test_each_source_has_its_servers() -> None:
 def test_real_drives_are_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(realdrive, "describe", lambda folder: {"at": str(folder)})
     plan = planned(Request(preset="smoke", drive="directory", directories=(str(tmp_path),)))
-    assert prepare(plan).manifest.drives["wal"] == {"kind": "directory", "at": str(tmp_path)}
+    manifest = prepare(plan).manifest
+    assert manifest.drives["wal"] == {"kind": "directory", "at": str(tmp_path)}
+    assert manifest.drive_program == ""
 
 
 def test_rights_are_looked_at_before_anything_is_built(

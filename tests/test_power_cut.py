@@ -15,11 +15,11 @@ from benchmarks.leftovers import leftovers, wait_for_nothing
 from wallab import paths
 from wallab.powercut import campaign
 from wallab.powercut.campaign import CUTS
-from wallab.powercut.cell import Cell
 from wallab.powercut.controls import CONTROLS
 from wallab.powercut.crew import Crew, Setup, Task
-from wallab.powercut.faults import FAULTS
-from wallab.powercut.record import CutRecord, RecordFile
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord, RecordFile
+from wallab.powercut.faultinjection import FAULTS
 from wallab.record import series
 from wallab.servers import builder, buildsystem
 from wallab.servers.builder import Server
@@ -150,14 +150,14 @@ def test_interrupted_and_killed_campaign_is_resumed(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def crew(servers: dict[str, Server]) -> Iterator[Crew]:
     """Workers with the server of the variant both."""
-    with contextlib.closing(Crew(JOBS)) as one:
-        one.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
-        yield one
+    with contextlib.closing(Crew(JOBS)) as workers:
+        workers.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
+        yield workers
     assert wait_for_nothing(30) == {}
 
 
 PROFILES = {"wal": "ata-2005", "data": "ata-2005"}
-HONEST = Cell("both", "on", "fdatasync", "xfs")
+HONEST = CutCell("both", "on", "fdatasync", "xfs")
 
 
 def test_smaller_faults_lose_nothing(crew: Crew) -> None:
@@ -170,7 +170,7 @@ def test_smaller_faults_lose_nothing(crew: Crew) -> None:
 
 
 def test_battery_keeps_what_nobody_flushed(crew: Crew) -> None:
-    cells = [Cell("both", "battery", method, "xfs") for method in ("open_direct", "fdatasync")]
+    cells = [CutCell("both", "battery", method, "xfs") for method in ("open_direct", "fdatasync")]
     records = cut_all(crew, [Task(cell, 1, "power") for cell in cells])
     assert [record.category for record in records] == ["safe", "safe"]
 
@@ -184,9 +184,9 @@ BAD = {
 """Variant -> its mistakes in tests/bad-patches, beside the patches of both."""
 
 BAD_CELLS = [
-    Cell("unsynced", "on", "fsync_direct", "xfs"),
-    Cell("unsynced", "on", "open_direct", "xfs"),
-    Cell("half-a-wrap", "on", "fdatasync", "xfs"),
+    CutCell("unsynced", "on", "fsync_direct", "xfs"),
+    CutCell("unsynced", "on", "open_direct", "xfs"),
+    CutCell("half-a-wrap", "on", "fdatasync", "xfs"),
 ]
 
 
@@ -206,7 +206,7 @@ def bad_servers(source18: Source, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def test_bad_patches_are_caught(bad_servers: dict[str, Path]) -> None:
-    caught: set[Cell] = set()
+    caught: set[CutCell] = set()
     numbers = {cell: itertools.count(1) for cell in BAD_CELLS}
 
     def next_task() -> Task | None:
@@ -228,6 +228,6 @@ def test_bad_patches_are_caught(bad_servers: dict[str, Path]) -> None:
 
 def test_cells_know_what_they_have_to_keep() -> None:
     assert HONEST.honest
-    assert not Cell("both", "on", "fsync=false", "xfs").honest
-    assert not Cell("both", "on-unflushed", "fdatasync", "xfs").honest
+    assert not CutCell("both", "on", "fsync=false", "xfs").honest
+    assert not CutCell("both", "on-unflushed", "fdatasync", "xfs").honest
     assert not any(cell.honest for cell in campaign.control_cells("both"))

@@ -74,6 +74,7 @@ def plan() -> Manifest:
         example, preset_name="smoke", experiment=experiment, preset=preset, cells=cells, seed=5,
         drives={}, sessions=[], cost=None, templates={}, preparing_s=0.0, not_applicable=(),
         machine=msgspec.structs.replace(example.machine, tuning={"vm.swappiness": "60"}),
+        lab=example.lab | {"files": "01"}, drive_program="02",
     )  # fmt: skip
 
 
@@ -144,6 +145,11 @@ def other_build(**fields: Any) -> Callable[[Manifest], Manifest]:
     return change
 
 
+def other_lab(**parts: str) -> Callable[[Manifest], Manifest]:
+    """Return what replaces parts of the lab's own state."""
+    return lambda plan: msgspec.structs.replace(plan, lab=plan.lab | parts)
+
+
 def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
     """Return what replaces fields of the machine."""
     return lambda plan: msgspec.structs.replace(
@@ -155,6 +161,13 @@ def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
     ("change", "said"),
     [
         (changed(name="other"), "in experiment"),
+        (changed(experiment=None), "in experiment"),
+        (changed(preset_name="full"), "in preset"),
+        (changed(preset=None), "in preset"),
+        (changed(seed=6), "in seed"),
+        (changed(drive_program="0000"), "in the drive's program"),
+        (changed(builds={}), "in variants"),
+        (other_lab(files="0000"), "in the lab's files"),
         (changed(cells=()), "in cells"),
         (changed(drives={"wal": {"rpm": "5400"}}), "in drives"),
         (other_machine(kernel="6.99"), "in kernel"),
@@ -176,6 +189,25 @@ def test_what_differs_is_named_and_nothing_touched(
     with pytest.raises(LabError, match=f"{said}. Start a new run"):
         Run(tmp_path / "out", change(again(plan)), bed).measure(resumed=True)
     assert (bed.taken, (tmp_path / "out" / manifest.FILE).read_bytes()) == (0, before)
+
+
+def test_run_of_another_lab_is_resumed_with_that(plan: Manifest, tmp_path: Path) -> None:
+    Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
+    later = other_lab(commit="0000")(again(plan))
+    words = f"in the lab's commit. Start a new run .* git checkout {plan.lab['commit']}"
+    with pytest.raises(LabError, match=words):
+        Run(tmp_path / "out", later, MockBed()).measure(resumed=True)
+
+
+def test_other_methods_are_seen_once_the_servers_are_there(plan: Manifest, tmp_path: Path) -> None:
+    Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
+    before = (tmp_path / "out" / manifest.FILE).read_bytes()
+    bed = MockBed()
+    bed.methods = {"both": ("fsync",)}
+    with pytest.raises(LabError, match="values of wal_sync_method differ now"):
+        Run(tmp_path / "out", again(plan), bed).measure(resumed=True)
+    assert (bed.taken, bed.closed) == (0, 1)
+    assert (tmp_path / "out" / manifest.FILE).read_bytes() == before
 
 
 def test_memory_that_a_boot_found_a_little_less_of_is_the_same(

@@ -11,6 +11,7 @@ from wallab.bench import provenance, run
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
+from wallab.machine import checkout
 from wallab.record import manifest as manifests
 from wallab.record import matrix, reference, series
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -57,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedRun(msgspec.Struct, frozen=True):
     """A plan with its servers built."""
 
     manifest: Manifest
@@ -71,7 +72,7 @@ def planned(request: Request) -> Plan:
     return _resumed(request, request.resume) if request.resume else _new(request)
 
 
-def prepare(plan: Plan) -> Prepared:
+def prepare(plan: Plan) -> PreparedRun:
     """Build the servers that are missing, and describe the machine and the lab.
 
     MachineError where this process may not have the drives; LabError where a server cannot be
@@ -80,12 +81,13 @@ def prepare(plan: Plan) -> Prepared:
     run.check_rights_for(plan.experiment)
     wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in plan.cells]
     servers = builder.servers_of(wanted, plan.experiment.source, plan.build_system)
+    simulated = any(drive.kind == "simulated" for drive in plan.experiment.drive.values())
     manifest = Manifest(
         name=plan.name,
         preset_name=plan.preset_name,
         started=utc(),
         seed=plan.seed,
-        lab=provenance.lab_state(),
+        lab=provenance.lab_state() | {"files": checkout.files()},
         machine=provenance.machine(),
         experiment=plan.experiment,
         preset=plan.preset,
@@ -95,8 +97,9 @@ def prepare(plan: Plan) -> Prepared:
         drives=provenance.drive_parameters(plan.experiment),
         titles=provenance.titles(plan.experiment.axes),
         direct=series.direct_methods(series.read(), plan.experiment.axes.get("variant", ())),
+        drive_program=checkout.drive_program() if simulated else "",
     )
-    return Prepared(manifest, {name: server.path for name, server in servers.items()})
+    return PreparedRun(manifest, {name: server.path for name, server in servers.items()})
 
 
 def _new(request: Request) -> Plan:

@@ -16,7 +16,7 @@ from wallab.files import jsonfile
 from wallab.files.timestamp import utc
 from wallab.machine import ledger, rights
 from wallab.progress import Work, say
-from wallab.record import cost, manifest
+from wallab.record import cost, difference, manifest
 from wallab.record.cost import Session
 from wallab.record.experiment import Cell, Experiment
 from wallab.record.manifest import Manifest, NotApplicable
@@ -62,6 +62,7 @@ class Run:
             say(f"left behind by an earlier run: {line}")
         if resumed:
             self._continue()
+        before = self._plan.methods if resumed else None
         begun, started = time.monotonic(), utc()
         with contextlib.closing(self._bed):
             with Work("making the drives and the cluster") as work:
@@ -74,6 +75,11 @@ class Run:
                 lacking = [(cell, self._bed.lacks(cell)) for cell in self._plan.cells]
                 self._plan.not_applicable = tuple(
                     NotApplicable(cell, reason) for cell, reason in lacking if reason
+                )
+            if before not in (None, self._plan.methods):
+                raise LabError(
+                    f"{self.folder} cannot be resumed: the servers' values of wal_sync_method "
+                    "differ now. Start a new run instead."
                 )
             if len(self._plan.not_applicable) == len(self._plan.cells):
                 reasons = dict.fromkeys(one.reason for one in self._plan.not_applicable)
@@ -120,10 +126,11 @@ class Run:
 
     def _continue(self) -> None:
         before = manifest.load(self.folder)
-        if differing := manifest.difference(before, self._plan):
+        if differing := difference.of_resumed(before, self._plan):
             raise LabError(
                 f"{self.folder} cannot be resumed: what it measured differs now in "
-                f"{', '.join(differing)}. Start a new run instead."
+                f"{', '.join(differing)}. Start a new run instead"
+                f"{difference.way_back(before.lab, self._plan.lab)}."
             )
         self._plan = before
         jsonfile.clear_partial(self.folder)

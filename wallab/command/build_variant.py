@@ -205,7 +205,7 @@ def command(
     else:
         names = chosen(variant, catalog)
         maker = builder_of(source_name, build_system)
-        wanted = {each: patches_of(catalog, each, maker.source) for each in names}
+        wanted = {known: patches_of(catalog, known, maker.source) for known in names}
         built = maker.build(wanted)
     if to_check:
         known = (*suite.FOLDERS, suite.METHODS)

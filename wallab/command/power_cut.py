@@ -10,7 +10,7 @@ from wallab.command import options, outcome
 from wallab.files import jsonfile
 from wallab.powercut import campaign, display
 from wallab.powercut.conduct import Conductor
-from wallab.powercut.faults import FAULTS
+from wallab.powercut.faultinjection import FAULTS
 from wallab.powercut.plan import CUTS, FAULT, Request, planned, prepare
 from wallab.progress import say
 

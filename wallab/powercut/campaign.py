@@ -8,14 +8,15 @@ from pathlib import Path
 import msgspec
 
 from wallab.errors import LabError
-from wallab.files import jsonfile, resultfolder
-from wallab.powercut.cell import Cell
+from wallab.files import resultfolder
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
-from wallab.powercut.record import CutRecord
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord
+from wallab.record import difference as differences
 from wallab.record.axes.sync import FSYNC_OFF
 from wallab.record.build import Build
 from wallab.record.experiment import Experiment
-from wallab.record.manifest import Machine, machine_difference
+from wallab.record.manifest import Machine
 from wallab.record.writecache import WRITE_CACHES
 
 FILE = "campaign.json"
@@ -38,8 +39,8 @@ class Campaign(msgspec.Struct, kw_only=True):
     cuts: int
     """Wanted of each cell."""
     fault: str
-    cells: tuple[Cell, ...]
-    controls: tuple[Cell, ...]
+    cells: tuple[CutCell, ...]
+    controls: tuple[CutCell, ...]
     settings: dict[str, str]
     profiles: dict[str, str]
     """Drive -> its profile."""
@@ -47,12 +48,14 @@ class Campaign(msgspec.Struct, kw_only=True):
     builds: dict[str, Build]
     lab: dict[str, str]
     machine: Machine
+    drive_program: str = ""
+    """SHA-256 of the program that simulates the drives."""
     methods: dict[str, tuple[str, ...]] = {}
     """Variant -> its values of wal_sync_method; a cell without one is N/A."""
     titles: dict[str, dict[str, str]] = {}
     """Axis -> value -> how the table writes it, where that is otherwise."""
 
-    def applies(self, cell: Cell) -> bool:
+    def applies(self, cell: CutCell) -> bool:
         """Whether the cell's variant has its method."""
         return cell.sync == FSYNC_OFF or cell.sync in self.methods[cell.variant]
 
@@ -67,17 +70,21 @@ def load(folder: Path) -> Campaign:
     return resultfolder.load(folder, FILE, Campaign, "campaign of power cuts")
 
 
+FIELDS = ("name", "seed", "cells", "controls", "settings", "profiles", "fault", "source")
+"""That are compared as they are, by their names."""
+
+
 def difference(old: Campaign, new: Campaign) -> list[str]:
-    """Name what differs between two records that should describe the same campaign."""
-    fields = ("name", "cells", "controls", "settings", "profiles", "fault")
-    differing = [
-        field
-        for field in fields
-        if jsonfile.dumps(getattr(old, field)) != jsonfile.dumps(getattr(new, field))
-    ]
+    """Name what differs between a campaign and the plan to go on with it."""
+    differing = differences.of_fields(old, new, {field: field for field in FIELDS})
     if {n: b.key for n, b in old.builds.items()} != {n: b.key for n, b in new.builds.items()}:
         differing.append("source, patches or compiler")
-    return differing + machine_difference(old.machine, new.machine)
+    return [
+        *differing,
+        *differences.of_drive_programs(old.drive_program, new.drive_program),
+        *differences.of_labs(old.lab, new.lab),
+        *differences.of_machines(old.machine, new.machine),
+    ]
 
 
 # --- cells ----------------------------------------------------------------------------------
@@ -99,7 +106,7 @@ def axes(experiment: Experiment) -> dict[str, tuple[str, ...]]:
     }
 
 
-def choose(experiment: Experiment, conditions: Iterable[str]) -> list[Cell]:
+def choose(experiment: Experiment, conditions: Iterable[str]) -> list[CutCell]:
     """Return the cells that fit all conditions, such as “sync=fdatasync,open_sync”.
 
     LabError for an axis or a value that there is not.
@@ -120,7 +127,7 @@ def choose(experiment: Experiment, conditions: Iterable[str]) -> list[Cell]:
                 )
         chosen[axis] = tuple(value for value in chosen[axis] if value in wanted)
     return [
-        Cell(variant=variant, write_cache=cache, sync=sync, filesystem=filesystem)
+        CutCell(variant=variant, write_cache=cache, sync=sync, filesystem=filesystem)
         for variant in chosen["variant"]
         for cache in chosen["write_cache"]
         for sync in chosen["sync"]
@@ -128,10 +135,10 @@ def choose(experiment: Experiment, conditions: Iterable[str]) -> list[Cell]:
     ]
 
 
-def control_cells(variant: str) -> list[Cell]:
+def control_cells(variant: str) -> list[CutCell]:
     """Return the cells of the positive controls, on a variant; every variant has fdatasync."""
     return [
-        Cell(variant, control.write_cache, "fdatasync", control.filesystem, name)
+        CutCell(variant, control.write_cache, "fdatasync", control.filesystem, name)
         for name, control in CONTROLS.items()
     ]
 
@@ -147,11 +154,11 @@ class Agenda:
 
     def __init__(self, campaign: Campaign, records: Iterable[CutRecord]) -> None:
         self._campaign = campaign
-        self._tried: collections.Counter[Cell] = collections.Counter()
-        self._failed: collections.Counter[Cell] = collections.Counter()
-        self._lost: set[Cell] = set()
-        self._numbers: dict[Cell, int] = {}
-        self._busy: collections.Counter[Cell] = collections.Counter()
+        self._tried: collections.Counter[CutCell] = collections.Counter()
+        self._failed: collections.Counter[CutCell] = collections.Counter()
+        self._lost: set[CutCell] = set()
+        self._numbers: dict[CutCell, int] = {}
+        self._busy: collections.Counter[CutCell] = collections.Counter()
         cells = [cell for cell in campaign.cells if campaign.applies(cell)]
         shuffler = random.Random(campaign.seed)  # noqa: S311
         rounds = [shuffler.sample(cells, len(cells)) for _ in range(campaign.cuts)]
@@ -159,7 +166,7 @@ class Agenda:
         for record in records:
             self._count(record)
 
-    def _wanted(self, cell: Cell) -> int:
+    def _wanted(self, cell: CutCell) -> int:
         """How many cuts the cell needs."""
         if cell.control:
             return 0 if cell in self._lost else ATTEMPTS
@@ -167,14 +174,14 @@ class Agenda:
             return 0
         return self._campaign.cuts
 
-    def _needs(self, cell: Cell) -> bool:
+    def _needs(self, cell: CutCell) -> bool:
         if self._failed[cell] >= FAILURES:
             return False
         if self._busy[cell] and not cell.honest:
             return False  # what is under way may say it all
         return self._tried[cell] + self._busy[cell] < self._wanted(cell)
 
-    def next(self) -> tuple[Cell, int] | None:
+    def next(self) -> tuple[CutCell, int] | None:
         """Return a cell to cut and the number of the cut; None if there is nothing at present."""
         for cell in self._waiting:
             if self._needs(cell):
@@ -202,7 +209,7 @@ class Agenda:
         if record.category != "safe":
             self._lost.add(cell)
 
-    def given_up(self) -> list[Cell]:
+    def given_up(self) -> list[CutCell]:
         """Return the cells with which the lab failed too often."""
         return [cell for cell, failures in self._failed.items() if failures >= FAILURES]
 

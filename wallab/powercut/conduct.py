@@ -11,9 +11,10 @@ from wallab.machine import ledger
 from wallab.powercut import campaign, display
 from wallab.powercut.campaign import CUTS, Agenda, Campaign
 from wallab.powercut.crew import Crew, Setup, Task
-from wallab.powercut.record import CutRecord, RecordFile
-from wallab.powercut.verdict import Report, summarize
+from wallab.powercut.cutrecord import CutRecord, RecordFile
+from wallab.powercut.report import Report, summarize
 from wallab.progress import Work, say
+from wallab.record import difference
 
 TABLE = "table.txt"
 
@@ -43,6 +44,8 @@ class Conductor:
         """
         for line in ledger.clear_dead():
             say(f"left behind by an earlier run: {line}")
+        if resumed:
+            self._continue()
         record = self._campaign
         every = [*record.cells, *record.controls]
         setup = Setup(
@@ -54,12 +57,15 @@ class Conductor:
         )
         with contextlib.closing(Crew(jobs)) as crew:
             with Work(f"making drives for {jobs} workers"):
-                record.methods = crew.open(setup).methods
-            if resumed:
-                self._continue()
-            else:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                jsonfile.save(self.folder / campaign.FILE, record)
+                methods = crew.open(setup).methods
+            if resumed and record.methods != methods:
+                raise LabError(
+                    f"{self.folder} cannot be resumed: the servers' values of wal_sync_method "
+                    "differ now. Start a new campaign instead."
+                )
+            record.methods = methods
+            self.folder.mkdir(parents=True, exist_ok=True)
+            jsonfile.save(self.folder / campaign.FILE, record)
             self._cut(crew)
         concluded = report(self.folder)
         (self.folder / TABLE).write_text(display.render(concluded))
@@ -70,11 +76,11 @@ class Conductor:
         if differing := campaign.difference(before, self._campaign):
             raise LabError(
                 f"{self.folder} cannot be resumed: what was cut differs now in "
-                f"{', '.join(differing)}. Start a new campaign instead."
+                f"{', '.join(differing)}. Start a new campaign instead"
+                f"{difference.way_back(before.lab, self._campaign.lab)}."
             )
         before.cuts = self._campaign.cuts
         self._campaign = before
-        jsonfile.save(self.folder / campaign.FILE, before)
         if self._records.set_aside_damaged_end():
             say(f"{self._records.path}: set the damaged last line aside")
 

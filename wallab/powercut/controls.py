@@ -9,7 +9,7 @@ import msgspec
 from wallab.record.writecache import WriteCache
 
 
-class Control(msgspec.Struct, frozen=True):
+class PositiveControl(msgspec.Struct, frozen=True):
     """A way of breaking the promise that a commit is durable."""
 
     about: str
@@ -25,21 +25,21 @@ class Control(msgspec.Struct, frozen=True):
 
 
 CONTROLS = {
-    "unflushed": Control(
+    "unflushed": PositiveControl(
         about="the drive's cache is on and the kernel is told that it is not",
         write_cache="on-unflushed",
     ),
-    "lying-flush": Control(
+    "lying-flush": PositiveControl(
         about="the drive acknowledges FLUSH at once and keeps the data in its cache",
         flush_lies=True,
     ),
-    "no-barrier": Control(
+    "no-barrier": PositiveControl(
         about="ext4 mounted with barrier=0 on a drive whose cache is on",
         filesystem="ext4",
         mount_options=("barrier=0",),
     ),
-    "fsync-off": Control(about="fsync=off", settings={"fsync": "off"}),
-    "torn-pages": Control(
+    "fsync-off": PositiveControl(about="fsync=off", settings={"fsync": "off"}),
+    "torn-pages": PositiveControl(
         about="full_page_writes=off, and a cut that tears pages of the data drive",
         settings={"full_page_writes": "off"},
         torn=True,

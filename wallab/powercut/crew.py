@@ -19,8 +19,8 @@ import msgspec
 from wallab.errors import MachineError
 from wallab.files import jsonfile
 from wallab.machine import process
-from wallab.powercut.cell import Cell
-from wallab.powercut.record import CutRecord
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord
 
 Shape = TypeVar("Shape")
 
@@ -52,7 +52,7 @@ class Ready(msgspec.Struct, frozen=True):
 class Task(msgspec.Struct, frozen=True):
     """A cut to make."""
 
-    cell: Cell
+    cell: CutCell
     number: int
     fault: str
     trace: Path | None = None

@@ -1,17 +1,17 @@
 """The table of a campaign, as text: the same bytes every time."""
 
-from wallab.powercut.verdict import Report, Verdict
+from wallab.powercut.report import CellReport, Report
 from wallab.results.export import grid
 
 
 def _table(report: Report) -> str:
-    columns = list(dict.fromkeys(verdict.cell.sync for verdict in report.cells))
+    columns = list(dict.fromkeys(cell_report.cell.sync for cell_report in report.cells))
     titles = report.campaign.titles.get("variant", {})
-    rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
-    for verdict in report.cells:
-        cell = verdict.cell
+    rows: dict[tuple[str, str, str], dict[str, CellReport]] = {}
+    for cell_report in report.cells:
+        cell = cell_report.cell
         head = (cell.variant, cell.write_cache, cell.filesystem)
-        rows.setdefault(head, {})[cell.sync] = verdict
+        rows.setdefault(head, {})[cell.sync] = cell_report
     lines = [["patch", "writeback cache", "file system", *columns]]
     for (variant, cache, filesystem), cells in rows.items():
         marks = [cells[column].mark if column in cells else "" for column in columns]
@@ -25,8 +25,8 @@ def _controls(report: Report) -> list[str]:
     lines = ["", "Controls, which must lose:"]
     for control in report.controls:
         lost = control.state == "lost"
-        account = control.account if lost else f"DID NOT LOSE in {control.cuts} cuts"
-        lines.append(f"  {control.cell.control} ({control.cell.variant}): {account}")
+        verdict = control.account if lost else f"DID NOT LOSE in {control.cuts} cuts"
+        lines.append(f"  {control.cell.control} ({control.cell.variant}): {verdict}")
     return lines
 
 
@@ -37,11 +37,14 @@ def conclusion(report: Report) -> str:
         return f"The campaign proved nothing: {', '.join(names)} must lose and did not."
     if losses := report.honest_losses:
         return f"{len(losses)} cells lost what they had acknowledged."
-    safe = [verdict for verdict in report.cells if verdict.state == "safe"]
-    honest = [verdict for verdict in safe if verdict.cell.honest]
+    honest = [
+        cell_report
+        for cell_report in report.cells
+        if cell_report.cell.honest and cell_report.state == "safe"
+    ]
     if not honest:
         return "Every control lost; no cell was cut that had to keep what it acknowledged."
-    total = sum(verdict.cuts for verdict in honest)
+    total = sum(cell_report.cuts for cell_report in honest)
     controls = "; every control lost" if report.controls else ""
     return (
         f"No loss in {total} cuts of {len(honest)} cells that have to keep what they acknowledge "
@@ -67,12 +70,14 @@ def render(report: Report) -> str:
         "server never syncs, are cut only until they lose.",
         *_controls(report),
     ]
-    if losses := [verdict for verdict in report.cells if verdict.state == "lost"]:
+    if losses := [cell_report for cell_report in report.cells if cell_report.state == "lost"]:
         lines += ["", "Losses:"]
         for loss in losses:
-            remark = "" if loss.cell.honest else " (may lose)"
-            lines.append(f"  {loss.cell.name}{remark}: {loss.account}")
+            allowed = "" if loss.cell.honest else " (may lose)"
+            lines.append(f"  {loss.cell.name}{allowed}: {loss.account}")
     if unfinished := report.unfinished:
-        names = ", ".join(verdict.cell.name for verdict in unfinished)
-        lines += ["", f"Without a verdict: {names}"]
+        lines += [
+            "",
+            f"Without a verdict: {', '.join(cell_report.cell.name for cell_report in unfinished)}",
+        ]
     return "\n".join([*lines, "", conclusion(report)]) + "\n"

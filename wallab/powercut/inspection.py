@@ -8,7 +8,7 @@ import psycopg
 
 from wallab.machine import process
 from wallab.powercut.bed import Template
-from wallab.powercut.oracle import Entry, Found
+from wallab.powercut.oracle import Entry, Recovered
 from wallab.powercut.shapes import prepared_name
 from wallab.servers.cluster import Cluster
 
@@ -20,7 +20,7 @@ class Damage(Exception):
     """The server or one of its tools finds its files damaged; the message has its words."""
 
 
-def read(cluster: Cluster) -> Found:
+def read(cluster: Cluster) -> Recovered:
     """Read what the clients wrote; Damage if the server cannot."""
     try:
         with cluster.connect() as connection:
@@ -30,7 +30,7 @@ def read(cluster: Cluster) -> Found:
             prepared = connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
     except psycopg.Error as error:
         raise Damage(f"reading the tables: {error}") from None
-    return Found(
+    return Recovered(
         entries=tuple(Entry(*row) for row in entries),
         counters=dict(counters),
         prepared=frozenset(prepared_name(gid) for (gid,) in prepared),
@@ -87,7 +87,7 @@ def _run(name: str, command: list[str | Path]) -> None:
         raise Damage(f"{name}: {'; '.join(_telling(words.decode(errors='replace')))}")
 
 
-def _telling(said: str) -> Iterator[str]:
-    """The first lines of what a tool said."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _telling(output: str) -> Iterator[str]:
+    """The first lines of a tool's output."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     yield from lines[:4] or ["it failed without a word"]

@@ -5,11 +5,11 @@ from pathlib import Path
 from wallab.errors import LabError
 from wallab.powercut import campaign, conduct
 from wallab.powercut.campaign import CUTS, Campaign
-from wallab.powercut.cell import Cell
-from wallab.powercut.record import CutRecord, RecordFile
-from wallab.powercut.verdict import judge_cell
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord, RecordFile
+from wallab.powercut.report import report_on
 from wallab.record.durability import Durability
-from wallab.record.experiment import Cell as TableCell
+from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.results.table import Mark
 
@@ -25,10 +25,10 @@ def of(folders: list[Path], run: Manifest) -> Mark:
         _check(folder, record, run)
         records += RecordFile(folder / CUTS).read()
 
-    def mark(cell: TableCell) -> Durability | None:
+    def mark(cell: Cell) -> Durability | None:
         if (cut := _cut_cell(cell, run)) is None:
             return None
-        return judge_cell(cut, records).durability
+        return report_on(cut, records).durability
 
     return mark
 
@@ -50,7 +50,7 @@ def _check(folder: Path, record: Campaign, run: Manifest) -> None:
         )
 
 
-def _cut_cell(cell: TableCell, run: Manifest) -> Cell | None:
+def _cut_cell(cell: Cell, run: Manifest) -> CutCell | None:
     """Return the campaign's cell for one of the table; None if campaigns have no such cell."""
     drives = run.experiment.drive
     wal = drives.get("wal") or drives["data"]
@@ -58,4 +58,4 @@ def _cut_cell(cell: TableCell, run: Manifest) -> Cell | None:
     cache = wal.write_cache or cell.get("write_cache")
     if variant is None or sync is None or cache is None:
         return None
-    return Cell(variant, cache, sync, cell.get("file_system", wal.filesystem))
+    return CutCell(variant, cache, sync, cell.get("file_system", wal.filesystem))

@@ -38,7 +38,7 @@ def checksum(entry: Entry) -> str:
     return hashlib.sha256(repr(fields).encode()).hexdigest()
 
 
-class Found(msgspec.Struct, frozen=True):
+class Recovered(msgspec.Struct, frozen=True):
     """What the recovered server has."""
 
     entries: tuple[Entry, ...]
@@ -67,7 +67,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judge(
-    log: Acknowledgements, cut_ns: int, found: Found, asynchronous: Collection[int] = ()
+    log: Acknowledgements, cut_ns: int, recovered: Recovered, asynchronous: Collection[int] = ()
 ) -> Judgement:
     """Compare what was promised before the cut (CLOCK_MONOTONIC, ns) with what is there.
 
@@ -78,7 +78,7 @@ def judge(
     broken: list[str] = []
     lost: list[Promise] = []
     by_client: dict[int, dict[int, list[Entry]]] = {client: {} for client in log.begun}
-    for entry in found.entries:
+    for entry in recovered.entries:
         by_client.setdefault(entry.client, {}).setdefault(entry.sequence, []).append(entry)
     for client, there in sorted(by_client.items()):
         last = log.begun.get(client, 0)
@@ -88,16 +88,16 @@ def judge(
                 broken.append(f"client {client}, transaction {sequence}: nobody wrote it")
         broken += _order(client, set(there))
         newest = max(there, default=0)
-        if (counter := found.counters.get(client, 0)) != newest:
+        if (counter := recovered.counters.get(client, 0)) != newest:
             broken.append(
                 f"client {client}: its counter says {counter}, its newest transaction is {newest}"
             )
         if client not in asynchronous:
             mine = [promise for promise in promises if promise.client == client]
-            lost += _lost(mine, set(there), found.prepared)
+            lost += _lost(mine, set(there), recovered.prepared)
     broken += [
         f"client {client}, transaction {sequence}: both committed and still prepared"
-        for client, sequence in sorted(found.prepared)
+        for client, sequence in sorted(recovered.prepared)
         if sequence in by_client.get(client, {})
     ]
     first = min(lost, key=lambda promise: promise.at_ns, default=None)

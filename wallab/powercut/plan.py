@@ -9,10 +9,10 @@ from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import rights
+from wallab.machine import checkout, rights
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
-from wallab.powercut.cell import Cell
+from wallab.powercut.cutcell import CutCell
 from wallab.record import matrix
 from wallab.record.experiment import Experiment
 from wallab.servers import builder, prebuilt
@@ -48,8 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     profiles: dict[str, str]
     """Drive -> its profile."""
-    cells: tuple[Cell, ...]
-    controls: tuple[Cell, ...]
+    cells: tuple[CutCell, ...]
+    controls: tuple[CutCell, ...]
     cuts: int
     """Wanted of each cell."""
     fault: str
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedCampaign(msgspec.Struct, frozen=True):
     """A plan with its servers built."""
 
     campaign: Campaign
@@ -71,7 +71,7 @@ def planned(request: Request) -> Plan:
     return _resumed(request, request.resume) if request.resume else _new(request)
 
 
-def prepare(plan: Plan) -> Prepared:
+def prepare(plan: Plan) -> PreparedCampaign:
     """Build the servers that are missing, and describe the machine and the lab.
 
     MachineError where this process may not make drives; LabError where a server cannot be built.
@@ -91,11 +91,12 @@ def prepare(plan: Plan) -> Prepared:
         profiles=plan.profiles,
         source=plan.source,
         builds={name: server.build for name, server in servers.items()},
-        lab=provenance.lab_state(),
+        lab=provenance.lab_state() | {"files": checkout.files()},
         machine=provenance.machine(),
+        drive_program=checkout.drive_program(),
         titles=provenance.titles({"variant": tuple(servers)}),
     )
-    return Prepared(record, {name: server.path for name, server in servers.items()})
+    return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
 
 
 def _new(request: Request) -> Plan:
@@ -162,6 +163,6 @@ def _profiles(experiment: Experiment) -> dict[str, str]:
     return {name: drive.profile for name, drive in experiment.drive.items()}
 
 
-def _controls(cells: list[Cell] | tuple[Cell, ...], fault: str) -> tuple[Cell, ...]:
+def _controls(cells: list[CutCell] | tuple[CutCell, ...], fault: str) -> tuple[CutCell, ...]:
     """Return the positive controls, which only a power cut has, on the last variant."""
     return tuple(campaign.control_cells(cells[-1].variant)) if fault == FAULT else ()

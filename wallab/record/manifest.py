@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from wallab.files import jsonfile, resultfolder
+from wallab.files import resultfolder
 from wallab.record.build import Build
 from wallab.record.cost import Cost, Session
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -65,6 +65,8 @@ class Manifest(msgspec.Struct):
     """Axis -> value -> how tables write it, where that is otherwise."""
     direct: dict[str, tuple[str, ...]] = {}
     """Variant -> the methods that take O_DIRECT by it, and would not by their name."""
+    drive_program: str = ""
+    """SHA-256 of the program that simulates the drives; empty for real ones."""
     not_applicable: tuple[NotApplicable, ...] = ()
     """Cells that this machine or their server cannot do; beside those that lack their method."""
     templates: dict[str, dict[str, Any]] = {}
@@ -86,54 +88,3 @@ def find(name: str) -> Path:
 def load(run: Path) -> Manifest:
     """Read the manifest of a run; LabError if that is no run."""
     return resultfolder.load(run, FILE, Manifest, "run of the lab")
-
-
-def machine_difference(old: Machine, new: Machine) -> list[str]:
-    """Name what differs: kernel, its settings, machine."""
-    differing = ["kernel"] if old.kernel != new.kernel else []
-    # Runs of before have none noted.
-    differing += [
-        f"kernel setting {name}"
-        for name in sorted(old.tuning.keys() | new.tuning.keys() if old.tuning else ())
-        if old.tuning.get(name) != new.tuning.get(name)
-    ]
-    # A kernel keeps a little more or less of the memory for itself from boot to boot.
-    same_memory = abs(old.memory_kb - new.memory_kb) < 0.01 * old.memory_kb
-    rest = msgspec.structs.replace(
-        new,
-        kernel=old.kernel,
-        tuning=old.tuning,
-        memory_kb=old.memory_kb if same_memory else new.memory_kb,
-    )
-    return [*differing, "machine"] if rest != old else differing
-
-
-def difference(old: Manifest, new: Manifest) -> list[str]:
-    """Name what differs between two manifests that should describe the same measurement."""
-    differing = []
-
-    def compare(name: str, before: object, now: object) -> None:
-        if jsonfile.dumps(before) != jsonfile.dumps(now):
-            differing.append(name)
-
-    for name, field in (
-        ("experiment", "name"),
-        ("experiment", "experiment"),
-        ("preset", "preset_name"),
-        ("preset", "preset"),
-        ("cells", "cells"),
-        ("drives", "drives"),
-    ):
-        compare(name, getattr(old, field), getattr(new, field))
-    differing += machine_difference(old.machine, new.machine)
-    compare("variants", sorted(old.builds), sorted(new.builds))
-    for variant in sorted(old.builds.keys() & new.builds.keys()):
-        before, now = old.builds[variant], new.builds[variant]
-        compare("source", before.source, now.source)
-        patches = [{p.name: p.sha256 for p in build.patches} for build in (before, now)]
-        for patch in sorted(patches[0].keys() | patches[1].keys()):
-            compare(f"patch {patch}", patches[0].get(patch), patches[1].get(patch))
-        compare("compiler", before.compiler, now.compiler)
-        if before.key != now.key and not differing:
-            differing.append("options of the build")
-    return list(dict.fromkeys(differing))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wallab.errors import LabError
-from wallab.record import manifest, values
+from wallab.record import difference, values
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.samples import Sample
@@ -128,7 +128,7 @@ def compare(
         alone=tuple(cell for key, cell in cells.items() if (key in above) != (key in below)),
         failed=tuple(cell for cell in plan.cells if _key(cell) in failed),
         uncompared=tuple(cell for cell in expected if _key(cell) not in failed | compared.keys()),
-        differing=tuple(manifest.difference(old[0], plan)),
+        differing=tuple(difference.of_runs(old[0], plan)),
     )
 
 

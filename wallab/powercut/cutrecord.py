@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from wallab.files.linefile import LineFile
-from wallab.powercut.cell import Cell
+from wallab.powercut.cutcell import CutCell
 from wallab.powercut.oracle import Category
 
 
@@ -29,7 +29,7 @@ class Moment(msgspec.Struct, frozen=True):
 class CutRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One cut and its verdict, or the account of why there is none."""
 
-    cell: Cell
+    cell: CutCell
     number: int
     """Of the cell's cuts, from 1."""
     started: str

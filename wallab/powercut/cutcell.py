@@ -5,7 +5,7 @@ import msgspec
 from wallab.record.axes.sync import FSYNC_OFF
 
 
-class Cell(msgspec.Struct, frozen=True):
+class CutCell(msgspec.Struct, frozen=True):
     """A point of the campaign: a server, its WAL drive and the file system on both drives."""
 
     variant: str

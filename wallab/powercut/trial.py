@@ -1,4 +1,4 @@
-"""One cut: load, the power goes, recovery, inspection, verdict."""
+"""A trial of one cell: load, the power goes, recovery, inspection, verdict."""
 
 import contextlib
 import random
@@ -16,13 +16,13 @@ import psycopg
 from wallab.bench.phases import Phases
 from wallab.errors import MachineError
 from wallab.files.timestamp import utc
-from wallab.powercut import faults, inspection, load
+from wallab.powercut import faultinjection, inspection, load
 from wallab.powercut.bed import SEGMENT, SETTINGS, Bed, Pair, chance_of
-from wallab.powercut.cell import Cell
-from wallab.powercut.controls import CONTROLS, Control
+from wallab.powercut.controls import CONTROLS, PositiveControl
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord, Moment
 from wallab.powercut.load import Load, LoadFailed, ServerBroke
 from wallab.powercut.oracle import Judgement, judge, promised
-from wallab.powercut.record import CutRecord, Moment
 from wallab.record.axes.sync import FSYNC_OFF
 from wallab.servers.cluster import ServerFailed
 
@@ -32,7 +32,7 @@ WINDOW = (0.05, 0.7)
 TORN_BYTES = 512 << 10
 """Bytes in the data drive's cache at which a cut that is to tear pages comes."""
 
-HONEST = Control(about="")
+HONEST = PositiveControl(about="")
 
 NEVER = 1 << 63
 
@@ -48,7 +48,7 @@ class Cutter:
 
     def cut(
         self,
-        cell: Cell,
+        cell: CutCell,
         number: int,
         fault: str = "power",
         trace: Path | None = None,
@@ -60,21 +60,21 @@ class Cutter:
         be kept or something was lost. A server that does not come back is a verdict; MachineError
         if the bed itself broke.
         """
-        one = Cut(self._bed, cell, number, fault, trace, self._settings, self._seed)
-        record = one.run()
+        trial = Trial(self._bed, cell, number, fault, trace, self._settings, self._seed)
+        record = trial.run()
         if trace and record.category == "safe" and not keep_trace:
             trace.unlink(missing_ok=True)
             record = msgspec.structs.replace(record, trace="")
         return record
 
 
-class Cut:
+class Trial:
     """The state of one cut."""
 
     def __init__(
         self,
         bed: Bed,
-        cell: Cell,
+        cell: CutCell,
         number: int,
         fault: str,
         trace: Path | None,
@@ -124,13 +124,13 @@ class Cut:
     def run(self) -> CutRecord:
         """Do it all, and leave the bed ready for the next cut."""
         started = utc()
-        told: dict[str, Any]
+        outcome: dict[str, Any]
         try:
-            told = self._verdict()
+            outcome = self._verdict()
         except LoadFailed as error:
-            told = {"category": "failed", "account": str(error)}
+            outcome = {"category": "failed", "account": str(error)}
         except ServerBroke as error:
-            told = {"category": "corrupted", "account": str(error), "promised": self._kept()}
+            outcome = {"category": "corrupted", "account": str(error), "promised": self._kept()}
         finally:
             with self.phases.phase("clear"):
                 self._clear()
@@ -143,7 +143,7 @@ class Cut:
             lost_kb=self.lost_kb,
             phases=self.phases.seconds,
             trace=self.trace.name if self.trace else "",
-            **told,
+            **outcome,
         )
 
     def _clear(self) -> None:
@@ -172,7 +172,7 @@ class Cut:
         with phase("load"):
             self._run_load()
         with phase("cut"):
-            faults.FAULTS[self.fault](self)
+            faultinjection.FAULTS[self.fault](self)
             self._take_down()
         try:
             with phase("recover"):
@@ -265,7 +265,7 @@ class Cut:
 
         threading.Thread(target=work, daemon=True).start()
 
-    # --- the ways to fail, called by faults.py --------------------------------------------
+    # --- the ways to fail, called by faultinjection.py -----------------------------------
 
     def power_off(self) -> None:
         """Both drives lose power; what was promised before that moment must be kept."""
@@ -348,13 +348,13 @@ class Cut:
             time.sleep(after)
             children = postmaster.children()
             postmaster.kill()
-            faults.wait_for_end(self, children)
+            faultinjection.wait_for_end(self, children)
 
     def _inspect(self) -> Judgement:
         assert self.pair.template is not None
         cluster = self.pair.cluster
-        found = inspection.read(cluster)
-        judgement = judge(self.load.log, self.promised_until, found, load.ASYNCHRONOUS)
+        recovered = inspection.read(cluster)
+        judgement = judge(self.load.log, self.promised_until, recovered, load.ASYNCHRONOUS)
         inspection.check_running(self.server, cluster)
         wal = inspection.end_of_wal(cluster, self.pair.template)
         cluster.stop()

@@ -1,4 +1,4 @@
-"""From the cuts of a campaign to a verdict on each cell."""
+"""What the cuts of a campaign say: a verdict on each cell."""
 
 import collections
 import statistics
@@ -8,15 +8,15 @@ from typing import Literal
 import msgspec
 
 from wallab.powercut.campaign import Campaign
-from wallab.powercut.cell import Cell
-from wallab.powercut.record import CutRecord
+from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutrecord import CutRecord
 from wallab.record.durability import Durability
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CellReport(msgspec.Struct, frozen=True):
     """What the cuts of one cell say."""
 
-    cell: Cell
+    cell: CutCell
     state: Literal["safe", "lost", "not cut", "failed", "N/A"]
     cuts: int = 0
     """With a verdict, and with at least one promise."""
@@ -47,8 +47,8 @@ class Report(msgspec.Struct, frozen=True):
     """What a campaign says."""
 
     campaign: Campaign = msgspec.field(name="plan")
-    cells: tuple[Verdict, ...]
-    controls: tuple[Verdict, ...]
+    cells: tuple[CellReport, ...]
+    controls: tuple[CellReport, ...]
     cuts: int
     median_s: float | None
     """Of a cut, from load to verdict."""
@@ -59,24 +59,24 @@ class Report(msgspec.Struct, frozen=True):
         return all(control.state == "lost" for control in self.controls)
 
     @property
-    def honest_losses(self) -> list[Verdict]:
+    def honest_losses(self) -> list[CellReport]:
         """Cells that had to keep everything and did not."""
-        return [one for one in self.cells if one.cell.honest and one.state == "lost"]
+        return [report for report in self.cells if report.cell.honest and report.state == "lost"]
 
     @property
-    def unfinished(self) -> list[Verdict]:
+    def unfinished(self) -> list[CellReport]:
         """Cells without a verdict that apply."""
-        return [one for one in self.cells if one.state in {"not cut", "failed"}]
+        return [report for report in self.cells if report.state in {"not cut", "failed"}]
 
 
-def judge_cell(cell: Cell, records: Iterable[CutRecord]) -> Verdict:
+def report_on(cell: CutCell, records: Iterable[CutRecord]) -> CellReport:
     """Return the verdict on a cell from its cuts."""
     mine = sorted((r for r in records if r.cell == cell), key=lambda record: record.number)
     good = [r for r in mine if r.category != "failed" and r.promised]
     if not good:
-        return Verdict(cell, "failed" if mine else "not cut")
+        return CellReport(cell, "failed" if mine else "not cut")
     bad = [record for record in good if record.category != "safe"]
-    return Verdict(
+    return CellReport(
         cell=cell,
         state="lost" if bad else "safe",
         cuts=len(good),
@@ -89,20 +89,20 @@ def judge_cell(cell: Cell, records: Iterable[CutRecord]) -> Verdict:
 
 def summarize(campaign: Campaign, records: list[CutRecord]) -> Report:
     """Return the verdicts on all cells, in the order of the campaign."""
-    by_cell: dict[Cell, list[CutRecord]] = {}
+    by_cell: dict[CutCell, list[CutRecord]] = {}
     for record in records:
         by_cell.setdefault(record.cell, []).append(record)
 
-    def verdict(cell: Cell) -> Verdict:
+    def of(cell: CutCell) -> CellReport:
         if not campaign.applies(cell):
-            return Verdict(cell, "N/A")
-        return judge_cell(cell, by_cell.get(cell, []))
+            return CellReport(cell, "N/A")
+        return report_on(cell, by_cell.get(cell, []))
 
     good = [record.seconds for record in records if record.category != "failed"]
     return Report(
         campaign=campaign,
-        cells=tuple(map(verdict, campaign.cells)),
-        controls=tuple(map(verdict, campaign.controls)),
+        cells=tuple(map(of, campaign.cells)),
+        controls=tuple(map(of, campaign.controls)),
         cuts=len(good),
         median_s=statistics.median(good) if good else None,
     )

@@ -1,6 +1,6 @@
 """What happens to a server under load: the power goes, or something smaller.
 
-Each fault is a function of the cut under way. It says through `promised_until` up to which moment
+Each fault is a function of a trial's situation. It says through `promised_until` up to which moment
 promises count, and leaves a server that is dead or about to be.
 """
 
@@ -9,66 +9,79 @@ import signal
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import psutil
 import psycopg
 
-from wallab.powercut.load import PATIENCE, LoadFailed
-
-if TYPE_CHECKING:
-    from wallab.powercut.cut import Cut
+from wallab.powercut.bed import Pair
+from wallab.powercut.load import PATIENCE, Load, LoadFailed
 
 
-def power(cut: "Cut") -> None:
+class Situation(Protocol):
+    """What a fault meets: a server under load on its drives."""
+
+    load: Load
+    promised_until: int
+    """Up to this moment, in ns of the monotonic clock, promises count."""
+
+    @property
+    def pair(self) -> Pair:
+        """The drives, and the cluster on them."""
+
+    def power_off(self) -> None:
+        """Cut the power of both drives, at one moment; sets `promised_until` to it."""
+
+
+def power(situation: Situation) -> None:
     """The power of both drives goes."""
-    cut.power_off()
-    cut.load.check(cut.promised_until)
+    situation.power_off()
+    situation.load.check(situation.promised_until)
 
 
-def kill(what: str, cut: "Cut") -> None:
+def kill(what: str, situation: Situation) -> None:
     """Kill a process of the server; the kernel and the drives go on.
 
     Whatever was promised to anybody must be kept, also what was promised meanwhile.
     """
-    postmaster = psutil.Process(cut.pair.cluster.postmaster())
+    postmaster = psutil.Process(situation.pair.cluster.postmaster())
     children = postmaster.children()
     if what == "postmaster":
         victim = postmaster
     else:
-        victim = next(one for one in children if what in " ".join(one.cmdline()))
-    cut.load.check(time.monotonic_ns())
+        victim = next(child for child in children if what in " ".join(child.cmdline()))
+    situation.load.check(time.monotonic_ns())
     victim.send_signal(signal.SIGKILL)
-    wait_for_end(cut, children)
+    wait_for_end(situation, children)
 
 
-def wait_for_end(cut: "Cut", children: list[psutil.Process]) -> None:
+def wait_for_end(situation: Situation, children: list[psutil.Process]) -> None:
     """Wait until the server has ended, and those of its processes that outlive a postmaster."""
     deadline = time.monotonic() + PATIENCE
-    while cut.pair.cluster.alive():
+    while situation.pair.cluster.alive():
         if time.monotonic() > deadline:
             raise LoadFailed("the server goes on, though one of its processes was killed")
         time.sleep(0.01)
     _, left = psutil.wait_procs(children, timeout=PATIENCE)
-    for one in left:
-        one.kill()
+    for child in left:
+        child.kill()
     psutil.wait_procs(left, timeout=PATIENCE)
 
 
-def errors(how: str, cut: "Cut") -> None:
+def errors(how: str, situation: Situation) -> None:
     """Requests to the WAL drive fail with EIO; a little later the power goes."""
-    cut.load.check(time.monotonic_ns())
-    cut.pair.wal.control.ask(f"errors {how}")
+    situation.load.check(time.monotonic_ns())
+    situation.pair.wal.control.ask(f"errors {how}")
     deadline = time.monotonic() + 0.5
-    while cut.pair.cluster.alive() and time.monotonic() < deadline:
+    while situation.pair.cluster.alive() and time.monotonic() < deadline:
         time.sleep(0.01)
-    cut.power_off()
+    situation.power_off()
 
 
-def full(cut: "Cut") -> None:
+def full(situation: Situation) -> None:
     """The WAL drive's file system is full; there is room again when the server has stopped."""
-    cut.load.check(time.monotonic_ns())
-    filler = cut.pair.wal.mount_point / "filler"
+    situation.load.check(time.monotonic_ns())
+    filler = situation.pair.wal.mount_point / "filler"
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
     try:
         for step in (1 << 20, 4096):
@@ -81,7 +94,7 @@ def full(cut: "Cut") -> None:
         os.close(descriptor)
     deadline = time.monotonic() + PATIENCE
     try:
-        with cut.pair.cluster.connect() as connection:
+        with situation.pair.cluster.connect() as connection:
             while time.monotonic() < deadline:
                 connection.execute(
                     "SELECT pg_logical_emit_message(true, 'wallab', repeat('x', 1000000))"
@@ -90,13 +103,13 @@ def full(cut: "Cut") -> None:
         pass
     else:
         raise LoadFailed("the WAL drive did not become full")
-    cut.pair.cluster.stop(signal.SIGQUIT)
+    situation.pair.cluster.stop(signal.SIGQUIT)
     filler.unlink()
 
 
-FAULTS: dict[str, Callable[["Cut"], None]] = {
+FAULTS: dict[str, Callable[[Situation], None]] = {
     "power": power,
-    # The recovery after these is disturbed as well: Cut.disturb_recovery.
+    # The recovery after these is disturbed as well: wallab.powercut.trial.
     "power-twice": power,
     "kill-recovery": power,
     "kill-postmaster": partial(kill, "postmaster"),
