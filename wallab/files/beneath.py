@@ -35,14 +35,23 @@ def _folder(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int,
             _check(folder)
             if make:
                 _make(folder, descriptor)
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            below = os.open(folder, flags, dir_fd=descriptor)
+            below = _open_folder(folder, descriptor)
             os.close(descriptor)
             descriptor = below
         _check(last)
         yield descriptor, last
     finally:
         os.close(descriptor)
+
+
+def _open_folder(folder: str, within: int) -> int:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+    except NotADirectoryError:
+        if stat.S_ISREG(os.stat(folder, dir_fd=within, follow_symlinks=False).st_mode):
+            # Nothing is below a plain file, and nothing leads elsewhere.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder) from None
+        raise
 
 
 def _make(folder: str, within: int) -> None:
@@ -57,7 +66,7 @@ def _make(folder: str, within: int) -> None:
 
 
 def _check(part: str) -> None:
-    if part in {"", ".", ".."}:
+    if part in {"", ".", ".."} or "\0" in part:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), part)
 
 

@@ -21,9 +21,11 @@ def _plain(value: Any) -> str:
 
 
 def _from_plain(kind: type, value: Any) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise NotImplementedError(kind)
+    if kind is not Path:
+        raise NotImplementedError(kind)
+    if not isinstance(value, str):
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
+    return Path(value)
 
 
 def dumps(value: object) -> bytes:

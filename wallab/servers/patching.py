@@ -81,8 +81,8 @@ class WorkTree:
                     beneath.write(self.path, name, saved)
         except OSError as error:
             raise LabError(
-                f"{self.path}: a patch cannot be taken back ({error.filename}: {error.strerror}); "
-                f"remove {self.path.parent}, which is made anew"
+                f"{self._record}: {error.filename}, which a patch touched, cannot be put back "
+                f"({error.strerror}); remove {self.path.parent}, which is made anew"
             ) from None
         self._record.unlink()
         shutil.rmtree(self._saved, ignore_errors=True)
@@ -115,7 +115,9 @@ class WorkTree:
         """What the applied patches touched."""
         if not self._record.exists():
             return Touched([], [])
-        return jsonfile.read(self._record, Touched, f"remove {self.path.parent}; it is made anew")
+        return jsonfile.read(
+            self._record, Touched, f"remove {self.path.parent}, which is made anew"
+        )
 
     def _content(self, name: str, where: str) -> Content | None:
         """The file, where there is one; LabError for what no patch may touch."""
