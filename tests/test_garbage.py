@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from wallab import paths
 from wallab.errors import LabError
-from wallab.record import matrix, series
+from wallab.files import jsonfile
+from wallab.record import matrix, ownvariant, series
+from wallab.record.build import AppliedPatch, Build
+from wallab.record.ownvariant import OwnPatch, OwnVariant
 from wallab.record.samples import Sample, SampleFile
+from wallab.servers import checkresult, prebuilt, source
+from wallab.servers.checkresult import Check
+from wallab.servers.patching import Touched, WorkTree
+from wallab.servers.source import Source
 
 EXAMPLE = paths.LAB / "results" / "example-quick" / "samples.jsonl"
 SAMPLE = EXAMPLE.read_text().splitlines()[0]
@@ -95,6 +102,18 @@ def test_samples_cut_anywhere(tmp_path: Path, place: int) -> None:
     assert file.read_bytes() == whole
 
 
+def refusal(read: Any, file: Path, content: bytes) -> str:
+    """What the error says that reading the file gives, which names it; nothing if it is read."""
+    file.write_bytes(content)
+    try:
+        read(file)
+        return ""
+    except LabError as error:
+        refused = str(error)
+    assert str(file) in refused
+    return refused
+
+
 def read_toml(read: Any, file: Path, content: str) -> Any:
     """Read the file; None where an error names it."""
     file.write_text(content, newline="")
@@ -133,3 +152,103 @@ def test_series_mangled(tmp_path: Path, content: str) -> None:
 @pytest.mark.parametrize("read", [matrix.read, series.read])
 def test_toml_of_any_text(tmp_path: Path, read: Any, content: str) -> None:
     read_toml(read, tmp_path / "any.toml", content)
+
+
+@pytest.mark.parametrize("read", [matrix.read, series.read, source.releases])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a = 1\nb = " + b"9" * 5000, "line 2: expected a number of 64 bits"),
+        (b"[a]\nb = [0, -9223372036854775809]", "a.b.1: expected a number of 64 bits"),
+        (b"a = " + b"[" * 100_000, "nested too deeply"),
+        (b"[" + b".".join([b"a"] * 3000) + b"]\nb = 1", "nested too deeply"),
+        (b'a = 1\nb = "\xff"', "byte 11: expected text in UTF-8"),
+    ],
+)
+def test_toml_that_breaks_its_reader(
+    tmp_path: Path, read: Any, content: bytes, expected: str
+) -> None:
+    assert expected in refusal(read, tmp_path / "x.toml", content)
+
+
+VARIANT = b'[variant.v]\ntitle = "v"\nabout = ""\npatches = []\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (VARIANT + b"[series.master]\ntested = []\n", "series.master: expected a major version"),
+        (VARIANT + "[series.“18”]\n".encode(), "x.toml: "),
+        (VARIANT + "[series.'\u0661']\n".encode(), "expected a major version"),
+        (VARIANT + b"[series]\n", "series: expected a table series.NAME"),
+        (b"[variant]\n[series.18]\n", "variant: expected a table variant.NAME"),
+        (VARIANT, "missing required field `series`"),
+        (b"[series.18]\n", "missing required field `variant`"),
+    ],
+)
+def test_series_that_nothing_can_be_chosen_from(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
+    assert expected in refusal(series.read, tmp_path / "x.toml", content)
+
+
+RECORDS: dict[str, tuple[Any, Any]] = {
+    "source": (
+        Source("tarball", Path("x.tar"), "18.6", "0a", official=True),
+        lambda file: jsonfile.read(file, Source, "remove it"),
+    ),
+    "own variant": (
+        OwnVariant("x", "stock", (OwnPatch("p", "1", "0", "s", "a", Path("p")),), "2026"),
+        lambda _: ownvariant.find("x"),
+    ),
+    "touched": (Touched(["a"], ["b"]), lambda file: WorkTree(file.with_name("tree")).restore()),
+    "check": (
+        Check("x", "18.6", "meson", (AppliedPatch("p", "0"),), "k", "2026", 1.0, 2, (), ()),
+        lambda _: checkresult.load_all(),
+    ),
+    "build": (
+        Build("x", "18.6", "0", "tarball", (), "meson", (), "cc", {}, "k", 1.0, "2026"),
+        lambda _: prebuilt.origin("18"),
+    ),
+}
+PLACES = {
+    "source": "18.json",
+    "own variant": "variants/x/variant.json",
+    "touched": "tree.touched.json",
+    "check": "checks/18.6/x/result.json",
+    "build": "18.6/x/build.json",
+}
+
+
+def record(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any, bytes]:
+    """The place of such a record, how it is read, and what is right in it."""
+    monkeypatch.setattr(paths, "BUILD", folder)
+    file = folder / PLACES[kind]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (folder / "tree").mkdir(exist_ok=True)
+    value, read = RECORDS[kind]
+    return file, read, jsonfile.dumps(value)
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"null", b'{"version": "../x"}']
+)
+def test_damaged_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damage: bytes
+) -> None:
+    file, read, content = record(kind, tmp_path, monkeypatch)
+    assert refusal(read, file, content) == ""
+    assert refusal(read, file, damage)
+
+
+@modest
+@given(data=st.data())
+@pytest.mark.parametrize("kind", RECORDS)
+def test_record_with_anything_in_it(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        file, read, content = record(kind, tmp_path_factory.mktemp("x"), monkeypatch)
+        changed = data.draw(replaced(json.loads(content)))
+        refusal(read, file, json.dumps(changed).encode())

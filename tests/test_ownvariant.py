@@ -13,8 +13,9 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import matrix, series
+from wallab.record.build import Build
 from wallab.record.ownvariant import OwnVariant, find, folder
-from wallab.servers import ownvariant, source
+from wallab.servers import checkresult, ownvariant, source
 from wallab.servers.builder import Server
 from wallab.servers.patches import Patch, patches_of
 from wallab.servers.patching import WorkTree
@@ -225,3 +226,25 @@ def test_renames_deletions_and_empty_files_come_and_go(
     assert left == set(names)
     for name in names:
         assert (path / name).read_bytes() == (tree18 / name).read_bytes()
+
+
+def test_removing_spares_the_checks_of_others(build: Path, tmp_path: Path) -> None:
+    """The lab's own “both” by Autoconf lies in 18.6-autoconf/both."""
+    name = "autoconf-both"
+    with ownvariant.added(name, "both", [a_patch(tmp_path)]):
+        pass
+    checks = []
+    for place in (f"18.6/{name}", "18.6-autoconf/both"):
+        (build / place).mkdir(parents=True)
+        (build / place / "build.json").write_text("{}")
+        made = Build(
+            Path(place).name, "18.6", "0", "tarball", (), "meson", (), "cc", {}, "k", 1.0, "2026"
+        )
+        checks.append(checkresult.folder_of(Server(build / place, made, fresh=False)))
+    assert checks[0] != checks[1]
+    for check in checks:
+        check.mkdir(parents=True)
+    removed = ownvariant.remove(name)
+    assert not checks[0].exists()
+    assert checks[0] in removed
+    assert checks[1].is_dir()

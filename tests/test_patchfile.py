@@ -1,13 +1,20 @@
 """Patch files in the forms that reviewers get them in."""
 
 import base64
+import contextlib
 import gzip
+import os
 import quopri
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from wallab.errors import LabError
+from wallab.files import jsonfile
 from wallab.servers import diff, patchfile
 
 DIFF = """\
@@ -65,7 +72,7 @@ def test_diff_without_prefix(tmp_path: Path) -> None:
 def test_diff_between_two_folders(tmp_path: Path) -> None:
     text = DIFF.replace("a/src", "postgresql-18.6.orig/src").replace("b/src", "postgresql-18.6/src")
     (one,) = patchfile.read(given(tmp_path, text))
-    assert diff.touched(diff.read(one.text, ""), "") == ["src/x.c"]
+    assert diff.touched(diff.read(one.text, ""), "") == [["src/x.c"]]
 
 
 def test_compressed_and_with_dos_line_ends(tmp_path: Path) -> None:
@@ -143,7 +150,7 @@ def test_file_that_comes_up_again_begins_another_patch(tmp_path: Path) -> None:
 def test_what_looks_like_a_header_inside_a_hunk_is_none() -> None:
     text = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- /../old\n+++ /../new\n context\n"
     (one,) = diff.read(text.encode(), "")
-    assert (one.names, one.hunks) == (["a/x.sql", "b/x.sql"], 1)
+    assert (one.headers, one.hunks) == (["a/x.sql", "b/x.sql"], [1])
 
 
 BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nLc\n"
@@ -168,6 +175,21 @@ BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nL
             "leads out of the tree",
         ),
         ("diff --git a/x b/x\nnew file mode 120000\n" + DIFF, "symbolic link"),
+        ("diff --git a/src/x.c b/src/x.c\nindex 0..1 120000\n" + DIFF, "symbolic link"),
+        ("diff --git a/src/x.c b/src/x.c\nindex 0..1 0120777\n" + DIFF, "symbolic link"),
+        ("diff --git a/x b/x\nold mode 100644\nnew mode 120000\n", "symbolic link"),
+        ("diff --git a/x b/x\nnew file mode 160000\n" + DIFF, "symbolic link or a submodule"),
+        (
+            DIFF.replace("a/src/x.c", '"a/src/\\056./y"').replace("b/src/x.c", '"b/src/\\056./y"'),
+            "leads out of the tree",
+        ),
+        (DIFF.replace("src/x.c", "src/../../x.c"), "leads out of the tree"),
+        (DIFF.replace("src/x.c", "src/.GIT/config"), "leads out of the tree"),
+        ("diff --git a/x b/y\ncopy from x\ncopy to /etc/y\n", "leads out of the tree"),
+        (DIFF.replace("src/x.c", "src/\033[2Jx.c"), "a file's name is no text in UTF-8"),
+        (DIFF.encode().replace(b"src/x.c", b"src/\xff.c"), "a file's name is no text in UTF-8"),
+        (DIFF.replace("-1,2", f"-1,{'2' * 5000}"), "src/x.c: hunk 1 is cut off or damaged"),
+        (DIFF.replace("-1,2", f"-{'1' * 5000},2"), "src/x.c: hunk 1 is cut off or damaged"),
         (b"\x1f\x8bnot gzip", "foo.patch: "),
     ],
 )
@@ -177,6 +199,73 @@ def test_refusals(tmp_path: Path, content: str | bytes, said: str) -> None:
         patchfile.read(file)
     assert said in str(refusal.value)
     assert str(file) in str(refusal.value)
+
+
+def test_carriage_return_within_a_line_ends_none() -> None:
+    """git reads on, and so would apply what the lab took for text."""
+    text = DIFF.replace("+zwei ö", "+zwei\rdiff --git a/y b/y\rnew file mode 120000")
+    (one,) = diff.read(text.encode(), "")
+    assert diff.with_prefix([one]) == text.encode()
+
+
+def test_header_alone_is_prose(tmp_path: Path) -> None:
+    (one,) = patchfile.read(given(tmp_path, f"diff --git a/y b/y\nindex 1..2 100644\n\n{DIFF}"))
+    assert one.text.decode() == DIFF
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "huge"])
+def test_attachment_whose_compression_is_damaged(tmp_path: Path, damage: str) -> None:
+    packed = gzip.compress(b" " * (65 << 20) if damage == "huge" else DIFF.encode())
+    packed = {"cut": packed[:-20], "overwritten": packed[:12] + b"\xff" * 30, "huge": packed}[
+        damage
+    ]
+    body = (
+        "--X\nContent-Type: application/gzip\nContent-Transfer-Encoding: base64\n"
+        'Content-Disposition: attachment; filename="v1.patch.gz"\n\n'
+        f"{base64.encodebytes(packed).decode()}\n--X--\n"
+    )
+    headers = ("MIME-Version: 1.0", "Content-Type: multipart/mixed; boundary=X")
+    file = given(tmp_path, mail("foo", body, *headers))
+    with pytest.raises(
+        LabError, match=r"v1\.patch\.gz: (damaged|is larger than 64 MiB)"
+    ) as refusal:
+        patchfile.read(file)
+    assert str(file) in str(refusal.value)
+
+
+def test_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"\xff.patch")
+    file.write_text(DIFF)
+    with pytest.raises(LabError, match=r"no text in UTF-8; rename it"):
+        patchfile.read(file)
+
+
+HEADERS = (
+    "Subject: ", "From: ", "Content-Type: multipart/mixed; boundary=", "Content-Type: text/x; ",
+    "Content-Transfer-Encoding: ", 'Content-Disposition: attachment; filename="',
+    "Content-Disposition: attachment; filename*=",
+)  # fmt: skip
+JUNK = (
+    b"=?utf-8?q?", b"=?x?b?=?=", b"=?utf-8?b?\xff?=", b"\xff\xfe", b"charset=nosuch", b"utf-8'",
+    b"%ff", b"\n ", b"\0", b"<@>,;:", b'"', b"a.patch", b"X", b"base64", b"x-uuencode",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@drawn(
+    st.lists(
+        st.tuples(st.sampled_from(HEADERS), st.lists(st.sampled_from(JUNK), max_size=5)), max_size=4
+    )
+)
+def test_mail_with_damaged_headers(headers: list[tuple[str, list[bytes]]]) -> None:
+    """It is read or refused, and what is read can be kept."""
+    lines = [b"Message-ID: <x@example.org>"]
+    lines += [header.encode() + b"".join(junk) for header, junk in headers]
+    with tempfile.NamedTemporaryFile(suffix=".eml") as file:
+        Path(file.name).write_bytes(b"\n".join([*lines, b"", b"--X", b"", DIFF.encode()]))
+        with contextlib.suppress(LabError):
+            for patch in patchfile.read(Path(file.name)):
+                jsonfile.dumps([patch.name, patch.subject, patch.author])
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 import psutil
 
+from wallab.errors import LabError
+
 Shape = TypeVar("Shape")
 
 
@@ -19,9 +21,11 @@ def _plain(value: Any) -> str:
 
 
 def _from_plain(kind: type, value: Any) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise NotImplementedError(kind)
+    if kind is not Path:
+        raise NotImplementedError(kind)
+    if not isinstance(value, str):
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
+    return Path(value)
 
 
 def dumps(value: object) -> bytes:
@@ -36,7 +40,10 @@ def pretty(value: object) -> str:
 
 def loads(text: bytes | str, shape: type[Shape]) -> Shape:
     """Return what the JSON says; msgspec.MsgspecError if it is not of the shape."""
-    return msgspec.json.decode(text, type=shape, dec_hook=_from_plain)
+    try:
+        return msgspec.json.decode(text, type=shape, dec_hook=_from_plain)
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deeply") from None
 
 
 def save(file: Path, value: object) -> None:
@@ -89,3 +96,13 @@ def sync_folder(folder: Path) -> None:
 def load(file: Path, shape: type[Shape]) -> Shape:
     """Read the file; OSError or msgspec.MsgspecError if that cannot be done."""
     return loads(file.read_bytes(), shape)
+
+
+def read(file: Path, shape: type[Shape], remedy: str) -> Shape:
+    """Read a file that the lab wrote; LabError with the remedy if that cannot be done."""
+    try:
+        return load(file, shape)
+    except OSError as error:
+        raise LabError(f"{file}: {error.strerror}; {remedy}") from None
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{file}: {error}; {remedy}") from None

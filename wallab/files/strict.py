@@ -1,7 +1,9 @@
 """Strict reading of TOML files into frozen structures."""
 
 import copy
+import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +13,8 @@ from wallab.errors import LabError
 
 Shape = TypeVar("Shape")
 
+_TOO_LARGE = "expected a number of 64 bits"
+
 
 def read_toml(file: Path, shape: type[Shape]) -> Shape:
     """Read the file into the shape, a msgspec structure that forbids unknown fields.
@@ -18,25 +22,63 @@ def read_toml(file: Path, shape: type[Shape]) -> Shape:
     LabError names the file, the key and what was expected.
     """
     try:
-        data = tomllib.loads(file.read_text())
+        return _converted(_parsed(file), shape, file)
+    except RecursionError:
+        raise LabError(f"{file}: tables or arrays are nested too deeply") from None
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LabError(f"{file}: no such file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise LabError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise LabError(f"{file}: byte {error.start}: expected text in UTF-8") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise LabError(f"{file}: {error}") from None
+    except ValueError:
+        # Python reads no number that is longer, and does not say where it stands.
+        lines = enumerate(text.splitlines(), 1)
+        long = [number for number, line in lines if re.search(r"[\d_]{4301}", line)]
+        raise LabError(f"{file}: line {long[0] if long else '?'}: {_TOO_LARGE}") from None
+
+
+def _converted(data: dict[str, Any], shape: type[Shape], file: Path) -> Shape:
+    if (key := _large_number(data)) is not None:
+        raise LabError(f"{file}: {key}: {_TOO_LARGE}")
     try:
         return msgspec.convert(data, shape)
     except msgspec.ValidationError as error:
         raise LabError(f"{file}: {_explain(data, shape, str(error))}") from None
 
 
+def _large_number(data: Any) -> str | None:
+    """Return the key of a whole number that is larger than TOML has, if there is one."""
+    if isinstance(data, int):
+        return None if -(2**63) <= data < 2**63 else ""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(data, dict):
+        items = data.items()
+    elif isinstance(data, list):
+        items = enumerate(data)
+    for key, value in items:
+        if (below := _large_number(value)) is not None:
+            return f"{key}.{below}".rstrip(".")
+    return None
+
+
 def _explain(data: dict[str, Any], shape: Any, message: str) -> str:
     """Put the key in front: “Expected `int`, got `str` - at `$.a.b`” → “a.b: expected …”."""
-    said, _, path = message.partition(" - at ")
+    reason, _, path = message.partition(" - at ")
     key = path.strip("`").removeprefix("$").removeprefix(".")
     for name in _tables(data, shape, message, key):
         key = key.replace("[...]", f".{name}", 1)
-    said = said[:1].lower() + said[1:]
-    return f"{key}: {said}" if key else said
+    reason = reason[:1].lower() + reason[1:]
+    return f"{key}: {reason}" if key else reason
 
 
 def _tables(data: dict[str, Any], shape: Any, message: str, key: str) -> list[str]:
@@ -68,8 +110,8 @@ def _tables(data: dict[str, Any], shape: Any, message: str, key: str) -> list[st
 def _at(data: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     """Return the table below these keys; an empty one if there is none."""
     for key in keys:
-        found = data.get(key)
-        if not isinstance(found, dict):
+        table = data.get(key)
+        if not isinstance(table, dict):
             return {}
-        data = found
+        data = table
     return data

@@ -39,7 +39,6 @@ PACKAGES: dict[str, dict[str, str]] = {
         "make": "make",
         "meson": "meson",
         "ninja-build": "ninja",
-        "patch": "patch",
         "perl": "perl",
         "pkg-config": "pkg-config",
         "procps": "ps",

@@ -44,6 +44,12 @@ def read(file: Path | None = None) -> Catalog:
     """Read patches/series.toml; LabError where it is wrong or names a missing patch."""
     file = file or paths.PATCHES / "series.toml"
     catalog = read_toml(file, Catalog)
+    for key, tables in (("variant", catalog.variant), ("series", catalog.series)):
+        if not tables:
+            raise LabError(f"{file}: {key}: expected a table {key}.NAME or more")
+    for name in catalog.series:
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", name):
+            raise LabError(f"{file}: series.{name}: expected a major version of PostgreSQL")
     for name, variant in catalog.variant.items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
             raise LabError(f"{file}: variant.{name}: a name is of a-z, 0-9, “.”, “_” and “-”")

@@ -32,7 +32,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """build/checks/<version>-<variant>/result.json: checks of a server that ran to their end.
+    """build/checks/<version>/<variant>/result.json: checks of a server that ran to their end.
 
     The newest run, and the results of suites that earlier runs checked on the same server.
     """
@@ -71,13 +71,13 @@ class Check(msgspec.Struct, frozen=True):
 
 def folder_of(server: Server) -> Path:
     """Return where the results and logs of the server's check are."""
-    return paths.BUILD / "checks" / f"{server.path.parent.name}-{server.build.variant}"
+    return paths.BUILD / "checks" / server.path.parent.name / server.build.variant
 
 
 def load_all() -> list[Check]:
     """Return the checks below build/checks, in the order of their folders."""
-    found = sorted((paths.BUILD / "checks").glob(f"*/{RESULT}"))
-    return [jsonfile.load(file, Check) for file in found]
+    files = sorted((paths.BUILD / "checks").glob(f"[0-9]*/[a-z0-9]*/{RESULT}"))
+    return [jsonfile.read(file, Check, "remove it, and check again") for file in files]
 
 
 def keep(logs: Path, result: Check, target: Path) -> None:

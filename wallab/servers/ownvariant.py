@@ -80,7 +80,7 @@ def remove(name: str) -> list[Path]:
     if others := [other.name for other in every().values() if other.on == name]:
         raise LabError(f"--remove {name}: {', '.join(others)} stand on it; remove them first")
     servers = [file.parent for file in paths.BUILD.glob(f"*/{name}/build.json")]
-    checks = [paths.BUILD / "checks" / f"{server.parent.name}-{name}" for server in servers]
+    checks = (paths.BUILD / "checks").glob(f"*/{name}")
     # The record comes last, so that what is left after a kill can be removed again.
     gone = [path for path in (*servers, *checks, folder(name)) if path.is_dir()]
     for path in gone:

@@ -4,18 +4,24 @@ The tree remembers which files were touched, with their first content, so that a
 middle leaves nothing that the next start does not put right.
 """
 
-import os
+import contextlib
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from wallab.errors import LabError
-from wallab.files import jsonfile
-from wallab.servers import diff
+from wallab.files import beneath, jsonfile
+from wallab.files.beneath import Content
+from wallab.servers import diff, git
+from wallab.servers.diff import FileDiff
 from wallab.servers.patches import Patch
+
+Run = Callable[[list[str], Path, bytes], "subprocess.CompletedProcess[bytes]"]
+"""Runs a command in a folder with that standard input, and gives back what it wrote."""
 
 
 class Touched(msgspec.Struct):
@@ -25,44 +31,59 @@ class Touched(msgspec.Struct):
     added: list[str]
 
 
+def run(command: list[str], cwd: Path, text: bytes) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command as this user, as nothing else is asked for."""
+    return subprocess.run(command, cwd=cwd, input=text, capture_output=True)
+
+
+def _files(patch: Patch) -> list[FileDiff]:
+    try:
+        text = patch.file.read_bytes()
+    except OSError as error:
+        raise LabError(f"patch {patch.origin}: {error.strerror}") from None
+    return diff.read(text, str(patch.origin))
+
+
 def touched_files(patch: Patch) -> list[str]:
     """Return the paths that the patch names, without their first component (-p1).
 
     LabError for a path that leads out of the tree or a file that is no patch.
     """
-    try:
-        text = patch.file.read_bytes()
-    except OSError as error:
-        raise LabError(f"patch {patch.origin}: {error.strerror}") from None
-    return diff.touched(diff.read(text, str(patch.origin)), str(patch.origin))
+    pairs = diff.touched(_files(patch), str(patch.origin))
+    return list(dict.fromkeys(name for pair in pairs for name in pair))
 
 
 class WorkTree:
     """A copy of a source tree whose patches come and go.
 
-    The tree is at `path`; beside it lies what is needed to take the patches back.
+    The tree is at `path`; beside it lies what is needed to take the patches back. Commands that
+    write in the tree go through `run`; nothing else here follows a link that is in the tree.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run: Run = run) -> None:
         self.path = path
+        self._run = run
         self._saved = path.with_name(path.name + ".saved")
         self._record = path.with_name(path.name + ".touched.json")
 
     def restore(self) -> None:
-        """Take all patches back."""
+        """Take all patches back; LabError where something else was put in a file's place."""
         if not self._record.exists():
             return
-        touched = jsonfile.load(self._record, Touched)
-        for name in touched.added:
-            (self.path / name).unlink(missing_ok=True)
-        for name in touched.changed:
-            saved = self._saved / name
-            if saved.exists():
-                # patch(1) removes folders that get empty.
-                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-                # The copy gets a new time stamp, so that the build sees the change.
-                shutil.copyfile(saved, self.path / name)
-                shutil.copymode(saved, self.path / name)
+        touched = self._touched()
+        try:
+            # What is in a folder that a patch made goes before the folder.
+            for name in sorted(touched.added, reverse=True):
+                beneath.remove(self.path, name)
+            for name in touched.changed:
+                if (saved := beneath.read(self._saved, name)) is not None:
+                    # It gets a new time stamp, so that the build sees the change.
+                    beneath.write(self.path, name, saved)
+        except OSError as error:
+            raise LabError(
+                f"{self._record}: {error.filename}, which a patch touched, cannot be put back "
+                f"({error.strerror}); remove {self.path.parent}, which is made anew"
+            ) from None
         self._record.unlink()
         shutil.rmtree(self._saved, ignore_errors=True)
 
@@ -72,72 +93,72 @@ class WorkTree:
         A file that ends up as it was keeps its time stamp, so that nothing is rebuilt for it.
         A patch that does not apply leaves the tree restored; LabError names file, hunk and tree.
         """
-        names = list(dict.fromkeys(name for patch in patches for name in touched_files(patch)))
-        before = self._states([*names, *self._touched()])
+        before: dict[str, Content | None] = {}
+        for patch in patches:
+            for name in touched_files(patch):
+                before[name] = self._content(name, f"patch {patch.origin}")
+        names = list(before)
+        applied = self._touched()
+        for name in (*applied.changed, *applied.added):
+            before[name] = self._content(name, str(self.path))
         self.restore()
         self._save(names)
         self._patch(patches, tree_name)
-        for name, (content, stamp) in before.items():
-            file = self.path / name
-            if file.is_file() and (_only_for_tests(name) or file.read_bytes() == content):
-                os.utime(file, ns=(stamp, stamp))
+        for name, content in before.items():
+            # A file may have become a folder.
+            with contextlib.suppress(OSError):
+                now = beneath.read(self.path, name)
+                if content and now and (_only_for_tests(name) or now.bytes == content.bytes):
+                    beneath.set_stamp(self.path, name, content.stamp)
 
-    def _touched(self) -> list[str]:
-        """The files that the applied patches touched."""
+    def _touched(self) -> Touched:
+        """What the applied patches touched."""
         if not self._record.exists():
-            return []
-        touched = jsonfile.load(self._record, Touched)
-        return [*touched.changed, *touched.added]
+            return Touched([], [])
+        return jsonfile.read(
+            self._record, Touched, f"remove {self.path.parent}, which is made anew"
+        )
 
-    def _states(self, names: list[str]) -> dict[str, tuple[bytes, int]]:
-        """The content and time stamp of those of the files that exist."""
-        files = {name: self.path / name for name in names}
-        return {
-            name: (file.read_bytes(), file.stat().st_mtime_ns)
-            for name, file in files.items()
-            if file.is_file()
-        }
+    def _content(self, name: str, where: str) -> Content | None:
+        """The file, where there is one; LabError for what no patch may touch."""
+        try:
+            return beneath.read(self.path, name)
+        except OSError as error:
+            raise LabError(
+                f"{where}: {name} is, or lies behind, a symbolic link or what is no plain file "
+                f"({error.strerror}), which no patch needs"
+            ) from None
 
     def _save(self, names: list[str]) -> None:
         """Keep the content of the files that patches are about to touch."""
         touched = Touched([], [])
+        self._saved.mkdir(exist_ok=True)
         for name in names:
-            original = self.path / name
-            if original.exists():
-                saved = self._saved / name
-                saved.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(original, saved)
+            content = self._content(name, str(self.path))
+            if content is not None:
+                beneath.write(self._saved, name, content)
                 touched.changed.append(name)
             else:
                 touched.added.append(name)
         jsonfile.save(self._record, touched)
 
     def _patch(self, patches: list[Patch], tree_name: str) -> None:
-        """Run patch(1) for each."""
-        for patch in patches:
-            result = subprocess.run(
-                [
-                    "patch",
-                    "-p1",
-                    "--batch",
-                    "--forward",
-                    "--fuzz=0",
-                    "--no-backup-if-mismatch",
-                    "--reject-file=-",
-                    "-i",
-                    str(patch.file.resolve()),
-                ],
-                cwd=self.path,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=os.environ | {"LC_ALL": "C"},
-            )
+        """Run git apply for each."""
+        for number, patch in enumerate(patches):
+            files = _files(patch)
+            text = diff.with_prefix(files)
+            result = self._run(git.apply(), self.path, text)
             if result.returncode:
-                applied = [p.name for p in patches[: patches.index(patch)]]
+                reversible = self._run(git.apply("--reverse", "--check"), self.path, text)
                 self.restore()
-                raise LabError(_refusal(patch, result.stdout + result.stderr, tree_name, applied))
+                places = _places(result.stderr.decode(errors="replace"), files, patch)
+                if not reversible.returncode:
+                    places += " (it seems to be applied already)"
+                before = " and ".join(earlier.name for earlier in patches[:number])
+                raise LabError(
+                    f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}"
+                    f"{f' with {before} applied' if before else ''}: {places}"
+                )
 
 
 def _only_for_tests(name: str) -> bool:
@@ -148,23 +169,26 @@ def _only_for_tests(name: str) -> bool:
     return name.startswith("src/test/") and name.endswith("/meson.build")
 
 
-def _refusal(patch: Patch, said: str, tree_name: str, applied: list[str]) -> str:
-    """Say which hunks of which files did not apply, from the words of patch(1)."""
+def _places(errors: str, files: list[FileDiff], patch: Patch) -> str:
+    """Say which hunks of which files did not apply, from the words of git."""
+    hunks = [
+        (name, number, line)
+        for names, file in zip(diff.touched(files, str(patch.origin)), files, strict=True)
+        for name in names
+        for number, line in enumerate(file.hunks, 1)
+    ]
     places: list[str] = []
-    file = "?"
-    for line in said.splitlines():
-        if found := re.match(r"(?:checking|patching) file '?(.+?)'?$", line):
-            file = found[1]
-        elif found := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
-            places.append(f"{file}, hunk {found[1]} (line {found[2]})")
-        elif "can't find file to patch" in line:
-            places.append("a file that the tree does not have")
-        elif "Reversed (or previously applied) patch detected" in line:
-            places.append(f"{file} (it seems to be applied already)")
-        elif "malformed patch" in line:
-            places.append(line.removeprefix("patch: **** "))
-        elif "No space left on device" in line:
+    for error in errors.splitlines():
+        if failed := re.match(r"error: patch failed: (.+):(\d+)$", error):
+            places += [
+                f"{name}, hunk {number} (line {line})"
+                for name, number, line in hunks
+                if (name, line) == (failed[1], int(failed[2]))
+            ]
+        elif missing := re.match(r"error: (.+): No such file or directory$", error):
+            places.append(f"{missing[1]}, which the tree does not have")
+        elif known := re.match(r"error: (.+): already exists in working directory$", error):
+            places.append(f"{known[1]}, which the tree has already")
+        elif "No space left on device" in error:
             places.append("no space left on the device")
-    on = f" with {' and '.join(applied)} applied" if applied else ""
-    where = "; ".join(dict.fromkeys(places)) or said.strip()[-300:]
-    return f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}{on}: {where}"
+    return "; ".join(dict.fromkeys(places)) or errors.strip()[-300:]

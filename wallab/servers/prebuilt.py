@@ -34,13 +34,14 @@ def origin(name: str | None = None) -> Origin:
 
     MachineError if that is not the named source: a major version, or what the image was made of.
     """
-    found = [
-        jsonfile.load(file, Origin) for file in sorted(Path(paths.BUILD).glob("*/*/build.json"))
+    origins = [
+        jsonfile.read(file, Origin, "make the image again")
+        for file in sorted(Path(paths.BUILD).glob("*/*/build.json"))
     ]
-    for one in found:
-        if name in {None, default_source()} or one.version.partition(".")[0] == name:
-            return one
-    have = ", ".join(sorted({one.version for one in found})) or "no server"
+    for origin in origins:
+        if name in {None, default_source()} or origin.version.partition(".")[0] == name:
+            return origin
+    have = ", ".join(sorted({origin.version for origin in origins})) or "no server"
     raise MachineError(f"source {name}: this image has {have}, and {_BUILDER_HINT}")
 
 

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -33,9 +34,9 @@ class Source(msgspec.Struct, frozen=True):
     kind: str
     """tarball, directory or git."""
     location: Path
-    version: str
+    version: Annotated[str, msgspec.Meta(pattern=r"^\d+[\w.]*$")]
     """As configure knows it: 18.6, 19devel."""
-    identity: str
+    identity: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]+$")]
     """SHA-256 of the tarball or of the directory's files, or the commit."""
     official: bool = False
     """Whether this is a released tarball, which needs no more than its version for a name."""
@@ -195,12 +196,13 @@ def _tarball(path: Path, *, official: bool = False) -> Source:
     except (tarfile.TarError, EOFError, OSError) as error:
         raise LabError(f"source {path}: cannot be read as a tarball: {error}") from None
     digest = sha256(path)
-    known = digest in {release.sha256 for release in _releases().major.values()}
+    known = digest in {release.sha256 for release in releases().major.values()}
     return Source("tarball", path, version, digest, official or known)
 
 
-def _releases() -> Releases:
-    return read_toml(paths.PATCHES / "sources.toml", Releases)
+def releases(file: Path | None = None) -> Releases:
+    """Read patches/sources.toml; LabError where it is wrong."""
+    return read_toml(file or paths.PATCHES / "sources.toml", Releases)
 
 
 def _by_major(major: int) -> Source:
@@ -212,7 +214,7 @@ def _by_major(major: int) -> Source:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if record.exists():
-            kept = jsonfile.load(record, Source)
+            kept = jsonfile.read(record, Source, "remove it, and the source is fetched again")
             # The cache may have been copied from elsewhere, as into an image.
             kept = msgspec.structs.replace(kept, location=folder / kept.location.name)
             if kept.location.is_file() and sha256(kept.location) == kept.identity:
@@ -230,16 +232,16 @@ def _by_major(major: int) -> Source:
 
 def _download(major: int, folder: Path, reason: str) -> Path:
     """Fetch the pinned official tarball and check it."""
-    releases = _releases()
-    release = releases.major.get(str(major))
+    known = releases()
+    release = known.major.get(str(major))
     if release is None:
         raise LabError(
             f"source {major}: Debian's archive does not give it ({reason}), and "
-            f"patches/sources.toml has no tarball of it; known: {', '.join(releases.major)}. "
+            f"patches/sources.toml has no tarball of it; known: {', '.join(known.major)}. "
             "Name a directory, a tarball or a git ref instead."
         )
-    address = os.environ.get("WALLAB_SOURCE_ADDRESS", releases.address)
-    address = address.format(version=release.version)
+    address = os.environ.get("WALLAB_SOURCE_ADDRESS", known.address)
+    address = address.replace("{version}", release.version)
     print(
         f"source: Debian's archive does not give it ({reason}); fetching {address}", file=sys.stderr
     )
