@@ -64,10 +64,10 @@ def _check(folder: Path, record: Campaign, run: Manifest) -> None:
 
 def _cut_cell(cell: Cell, run: Manifest) -> CutCell | None:
     """Return the campaign's cell for one of the table; None if campaigns have no such cell."""
-    wal = run.experiment.drive.get("wal")
+    drives = run.experiment.drive
+    wal = drives.get("wal") or drives["data"]
     variant, sync = cell.get("variant"), cell.get("sync")
-    if wal is None or variant is None or sync is None:
-        return None
-    if (cache := wal.write_cache or cell.get("write_cache")) is None:
+    cache = wal.write_cache or cell.get("write_cache")
+    if variant is None or sync is None or cache is None:
         return None
     return CutCell(variant, cache, sync, cell.get("file_system", wal.filesystem))
