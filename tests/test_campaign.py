@@ -339,6 +339,18 @@ def test_campaign_on_other_servers_is_refused(tmp_path: Path) -> None:
         marks.of([folder], manifest.load(run))
 
 
+@pytest.mark.parametrize("name", ["read-ahead", "archive", "smp"])
+def test_run_without_a_drive_for_its_wal_has_no_marks(name: str, tmp_path: Path) -> None:
+    run = paths.RESULTS / f"example-{name}"
+    _, folder = a_run_and_its_campaign(tmp_path, "")
+    record = campaign.load(folder)
+    *_, stock = manifest.load(run).builds.values()
+    record.builds = {"stock": stock}
+    jsonfile.save(folder / campaign.FILE, record)
+    rendered = tabulation.render(tabulation.results_of(run, cuts=[folder]), "text")
+    assert rendered == tabulation.render(tabulation.results_of(run), "text")
+
+
 def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
     run, folder = a_run_and_its_campaign(tmp_path, "")
     cuts = folder / campaign.CUTS
