@@ -347,7 +347,8 @@ def test_run_without_a_drive_for_its_wal_has_no_marks(name: str, tmp_path: Path)
     *_, stock = manifest.load(run).builds.values()
     record.builds = {"stock": stock}
     jsonfile.save(folder / campaign.FILE, record)
-    rendered = tabulation.render(tabulation.results_of(run, cuts=[folder]), "text")
+    mark = marks.of([folder], manifest.load(run))
+    rendered = tabulation.render(tabulation.results_of(run, mark=mark), "text")
     assert rendered == tabulation.render(tabulation.results_of(run), "text")
 
 
