@@ -84,6 +84,14 @@ class MemoryGroup:
         with child.stdin as waiting:
             waiting.write(b"go\n")
 
+    def kills(self) -> int:
+        """Return how often the kernel has killed a process of the group for its memory."""
+        with contextlib.suppress(OSError):
+            file = "memory.events" if self._file.name == "memory.max" else "memory.oom_control"
+            lines = (self.path / file).read_text().splitlines()
+            return int(dict(map(str.split, lines)).get("oom_kill", 0))
+        return 0
+
     def kill(self) -> None:
         """Kill all processes of the group."""
         kill(self.path)
@@ -93,12 +101,15 @@ class MemoryGroup:
         remove(self.path)
 
 
-def kill(path: Path) -> None:
-    """Kill all processes of a group."""
+def kill(path: Path) -> bool:
+    """Kill all processes of a group; return whether there were any."""
     with contextlib.suppress(OSError):
-        for pid in map(int, (path / "cgroup.procs").read_text().split()):
+        pids = (path / "cgroup.procs").read_text().split()
+        for pid in map(int, pids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        return bool(pids)
+    return False
 
 
 def remove(path: Path) -> bool:

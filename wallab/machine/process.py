@@ -103,6 +103,7 @@ def spawn(
     *,
     as_server: bool = False,
     contained: bool = False,
+    bare: bool = False,
     die_with_parent: bool = True,
     deadly: signal.Signals = signal.SIGKILL,
     cwd: Path | None = None,
@@ -115,14 +116,15 @@ def spawn(
 
     When the lab dies, however it dies, the child gets the deadly signal, unless it is to go on
     without (`die_with_parent`). With `as_server` it runs as the user that PostgreSQL runs as, and
-    `contained` in a process namespace where that can be made, so that no daemon outlives it.
+    `contained` in a process namespace where that can be made, so that no daemon outlives it. A
+    `bare` one sees as little of the lab's environment as that user.
     """
     user = server_user() if as_server else None
     if contained and user and can_contain():
         command = _in_container(command, user)
         user = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-    if not as_server:
+    if not (as_server or bare):
         base = dict(os.environ)
     return subprocess.Popen(
         [str(part) for part in command],
