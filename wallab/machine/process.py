@@ -139,7 +139,7 @@ def spawn(
         user=user,
         group=user,
         extra_groups=[] if user else None,
-        umask=0o077 if as_server else -1,
+        umask=0o077 if as_server else 0o022 if bare else -1,
     )
 
 

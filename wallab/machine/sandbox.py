@@ -65,9 +65,10 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes in each of /tmp and /dev/shm, where these are its own."""
 
 
-def default_limits() -> Limits:
-    """Return the limits of a build on this machine."""
-    return Limits(memory=max(psutil.virtual_memory().total * 3 // 4, _GIB))
+def default_limits(clusters: int = 0) -> Limits:
+    """Return the limits on this machine of a build, or of tests with so many clusters at a time."""
+    memory = max(psutil.virtual_memory().total * 3 // 4, _GIB)
+    return Limits(memory=memory, processes=1024 + 256 * clusters)
 
 
 class Stopped(LabError):

@@ -100,6 +100,10 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
+def _are_ours(patches: list[Patch]) -> bool:
+    return all(patch.file.resolve().is_relative_to(paths.PATCHES) for patch in patches)
+
+
 def cheapest_order(variants: dict[str, list[Patch]]) -> list[str]:
     """Return the variants so that each differs from the one before in as few patches as can be."""
     left = dict(variants)
@@ -151,6 +155,10 @@ class Builder:
             self._flags,
         )
 
+    def trusts(self, patches: list[Patch]) -> bool:
+        """Whether all of the code is known: a release, and patches of the lab's own."""
+        return self.source.official and _are_ours(patches)
+
     def have(self, variant: str, patches: list[Patch]) -> Server | None:
         """Return the variant's server if just that has been built."""
         path = self.folder / variant
@@ -199,14 +207,14 @@ class Builder:
     @contextmanager
     def _workshop(self, patches: list[Patch]) -> Iterator[Workshop]:
         """Open the place for a build with these patches; the home must be locked."""
-        own = all(patch.file.resolve().is_relative_to(paths.PATCHES) for patch in patches)
+        own = _are_ours(patches)
         # An edited directory is still the same one's; every other code has a cache of its own.
         code: list[object] = [str(self.source.location)]
         if not own or self.source.kind != "directory":
             code = [self.source.identity, *([] if own else [patch.sha256 for patch in patches])]
         with workshop.opened(
             self._home,
-            guest=not (own and self.source.official),
+            guest=not self.trusts(patches),
             lasting=own,
             store=paths.cache() / "ccache-of" / _digest(*code)[:16],
             readable=[*sandbox.lab_folders(), *(patch.file.resolve() for patch in patches)],
@@ -232,11 +240,11 @@ class Builder:
         return server
 
     def with_tree(
-        self, variant: str, patches: list[Patch], use: Callable[[Path, Path], None]
+        self, variant: str, patches: list[Patch], use: Callable[[Workshop], None]
     ) -> None:
-        """Call `use` with the source and build folders, patched and compiled as the variant.
+        """Call `use` with the workshop, its tree patched and compiled as the variant.
 
-        They are the variant's only until `use` returns, and a stranger's: take files from them by
+        It is the variant's only until `use` returns, and a stranger's: take files from it by
         `foreign` alone. LabError where it cannot be built.
         """
         with (
@@ -245,7 +253,7 @@ class Builder:
             self._workshop(patches) as shop,
         ):
             self._compile(shop, patches, work, output)
-            use(shop.folder / "src", shop.folder / "build")
+            use(shop)
 
     @contextmanager
     def _working(self, doing: str, variant: str) -> Iterator[tuple[Work, BinaryIO]]:
