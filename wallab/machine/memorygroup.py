@@ -41,12 +41,15 @@ def lacking() -> str:
 class Group(OwnedFolder, frozen=True):
     """A control group of the lab's own."""
 
-    def kill(self) -> None:
-        """Kill all processes of the group."""
+    def kill(self) -> bool:
+        """Kill all processes of the group; return whether there were any."""
         with contextlib.suppress(OSError):
-            for pid in map(int, (self.path / "cgroup.procs").read_text().split()):
+            pids = (self.path / "cgroup.procs").read_text().split()
+            for pid in map(int, pids):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            return bool(pids)
+        return False
 
     def undo(self) -> str:
         """Remove the group, with the processes that are still in it."""
@@ -119,9 +122,17 @@ class MemoryGroup:
         with child.stdin as waiting:
             waiting.write(b"go\n")
 
-    def kill(self) -> None:
-        """Kill all processes of the group."""
-        self._group.kill()
+    def kills(self) -> int:
+        """Return how often the kernel has killed a process of the group for its memory."""
+        with contextlib.suppress(OSError):
+            file = "memory.events" if self._file.name == "memory.max" else "memory.oom_control"
+            lines = (self.path / file).read_text().splitlines()
+            return int(dict(map(str.split, lines)).get("oom_kill", 0))
+        return 0
+
+    def kill(self) -> bool:
+        """Kill all processes of the group; return whether there were any."""
+        return self._group.kill()
 
     def close(self) -> None:
         """Remove the group, with what is left in it."""

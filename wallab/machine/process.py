@@ -110,6 +110,8 @@ class Options(TypedDict, total=False):
     """As the user that PostgreSQL runs as."""
     contained: bool
     """In a process namespace where that can be made, so that no daemon outlives it."""
+    bare: bool
+    """With as little of the lab's environment as the server's user sees."""
     die_with_parent: bool
     """It gets the deadly signal when the lab dies, however it dies; the default."""
     deadly: signal.Signals
@@ -198,6 +200,7 @@ def _start(
     *,
     as_server: bool = False,
     contained: bool = False,
+    bare: bool = False,
     die_with_parent: bool = True,
     deadly: signal.Signals = signal.SIGKILL,
     cwd: Path | None = None,
@@ -211,7 +214,7 @@ def _start(
         command = _in_container(command, user)
         user = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-    if not as_server:
+    if not (as_server or bare):
         base = dict(os.environ)
     return subprocess.Popen(
         [str(part) for part in command],
@@ -226,7 +229,7 @@ def _start(
         user=user,
         group=user,
         extra_groups=[] if user else None,
-        umask=0o077 if as_server else -1,
+        umask=0o077 if as_server else 0o022 if bare else -1,
     )
 
 

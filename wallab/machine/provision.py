@@ -1,4 +1,4 @@
-"""Install what the lab needs on this machine: Debian packages, a user, a virtual environment.
+"""Install what the lab needs on this machine: Debian packages, users, a virtual environment.
 
 Standard library only: it runs before anything is installed. Asks nothing, says what it does;
 with nothing to do it takes some 50 ms.
@@ -20,11 +20,25 @@ from wallab.paths import DIRECT_CP, DRIVE, LAB, cache
 SERVER_USER = "wallab"
 """The system user that PostgreSQL runs as when the lab itself runs as root."""
 
+BUILD_USER = "wallab-build"
+"""The one that builds releases with the lab's own patches then, and may write what all builds read.
+"""
+
+GUEST_USER = "wallab-guest"
+"""The one that builds and tests what strangers wrote; it owns nothing that outlives a build."""
+
+USERS = {
+    SERVER_USER: "the servers",
+    BUILD_USER: "builds",
+    GUEST_USER: "builds of strangers' patches",
+}
+
 # Debian package -> the command that shows on other systems that it is there.
 PACKAGES: dict[str, dict[str, str]] = {
     "base": {"python3-venv": "python3"},
     "build": {
         "bison": "bison",
+        "bubblewrap": "bwrap",
         "bzip2": "bzip2",
         "ccache": "ccache",
         "flex": "flex",
@@ -145,28 +159,28 @@ def install(wanted: dict[str, str]) -> None:
     run([*apt, *missing], DEBIAN_FRONTEND="noninteractive")
 
 
-def create_user() -> None:
-    """Create the system user that the servers run as; PostgreSQL refuses to run as root."""
+def create_users() -> None:
+    """Create the system users that servers and builds run as; PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return
-    try:
-        pwd.getpwnam(SERVER_USER)
-    except KeyError:
-        say(f"creating the system user {SERVER_USER} for the servers")
-        shell = "/usr/sbin/nologin"
-        run(
-            [
-                "useradd",
-                "--system",
-                "--user-group",
-                "--no-create-home",
-                "--home-dir",
-                "/nonexistent",
-                "--shell",
-                shell,
-                SERVER_USER,
-            ]
-        )
+    for user, what in USERS.items():
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            say(f"creating the system user {user} for {what}")
+            run(
+                [
+                    "useradd",
+                    "--system",
+                    "--user-group",
+                    "--no-create-home",
+                    "--home-dir",
+                    "/nonexistent",
+                    "--shell",
+                    "/usr/sbin/nologin",
+                    user,
+                ]
+            )
 
 
 def create_environment(requirements: Path) -> None:
@@ -266,7 +280,7 @@ def main() -> int:
         with (cache() / "setup.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             install_packages(["base", *groups])
-            create_user()
+            create_users()
             create_environment(LAB / "requirements.txt")
             if "test" in groups:
                 create_environment(LAB / "requirements-test.txt")

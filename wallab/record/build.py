@@ -28,3 +28,5 @@ class Build(msgspec.Struct, frozen=True):
     seconds: float
     built: str
     """When, UTC."""
+    sandbox: str = "none"
+    """What it was built in: bwrap, container or none."""

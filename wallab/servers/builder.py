@@ -1,7 +1,8 @@
 """Build variants: installed servers at build/<version>/<variant>/.
 
 One work tree for each source, build system and set of options is patched, built, installed and
-patched anew for the next variant, so that a variant costs what its patches touch.
+patched anew for the next variant, so that a variant costs what its patches touch. All of that
+happens in a workshop (workshop.py); the lab takes what was installed from there, and looks at it.
 """
 
 import fcntl
@@ -19,18 +20,23 @@ import msgspec
 
 from wallab import paths
 from wallab.errors import LabError, MachineError
-from wallab.files import jsonfile
+from wallab.files import foreign, jsonfile
+from wallab.files.foreign import Refused
 from wallab.files.timestamp import utc
-from wallab.machine import container, process
+from wallab.machine import container, sandbox
+from wallab.machine.provision import BUILD_USER
+from wallab.machine.sandbox import Stopped
 from wallab.progress import Work, say
 from wallab.record import series
 from wallab.record.build import AppliedPatch, Build
 from wallab.record.conditions import server_name
-from wallab.servers import buildsystem, prebuilt
+from wallab.servers import buildsystem, prebuilt, treejob, workshop
+from wallab.servers import source as sources
 from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
 from wallab.servers.patches import Patch, patches_of
-from wallab.servers.patching import WorkTree
-from wallab.servers.source import Source, resolve, unpack
+from wallab.servers.source import Source, resolve
+from wallab.servers.treejob import Apply, Unpack
+from wallab.servers.workshop import Workshop
 
 FORMAT = 1
 """Raised when the way of building changes, so that everything is built anew."""
@@ -64,6 +70,10 @@ def _flags() -> dict[str, str]:
 
 def _digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+def _are_ours(patches: list[Patch]) -> bool:
+    return all(patch.file.resolve().is_relative_to(paths.PATCHES) for patch in patches)
 
 
 def cheapest_order(variants: dict[str, list[Patch]]) -> list[str]:
@@ -100,6 +110,7 @@ class Builder:
             self._compiler,
             self._flags,
             str(trees),
+            BUILD_USER if os.geteuid() == 0 else "",
         )
         self._home = trees / f"{source.label}-{system.name}-{digest[:12]}"
 
@@ -115,6 +126,10 @@ class Builder:
             self._compiler,
             self._flags,
         )
+
+    def trusts(self, patches: list[Patch]) -> bool:
+        """Whether all of the code is known: a release, and patches of the lab's own."""
+        return self.source.official and _are_ours(patches)
 
     def have(self, variant: str, patches: list[Patch]) -> Server | None:
         """Return the variant's server if just that has been built."""
@@ -154,48 +169,63 @@ class Builder:
             except BlockingIOError:
                 say(f"waiting for another build of PostgreSQL {self.source.version}")
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def _tree(self) -> WorkTree:
-        """Return the work tree, made if there is none yet."""
-        path = self._home / "src"
-        if not path.exists():
-            partial = self._home / "src.partial"
-            shutil.rmtree(partial, ignore_errors=True)
+            # Where a container is all there is between builds, no other home can be entered.
+            self._home.chmod(0o711)
             try:
-                unpack(self.source, partial)
-                partial.rename(path)
+                yield
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
-        return WorkTree(path)
+                self._home.chmod(0o700)
+
+    @contextmanager
+    def _workshop(self, patches: list[Patch]) -> Iterator[Workshop]:
+        """Open the place for a build with these patches; the home must be locked."""
+        own = _are_ours(patches)
+        # An edited directory is still the same one's; every other code has a cache of its own.
+        code: list[object] = [str(self.source.location)]
+        if not own or self.source.kind != "directory":
+            code = [self.source.identity, *([] if own else [patch.sha256 for patch in patches])]
+        with workshop.opened(
+            self._home,
+            guest=not self.trusts(patches),
+            lasting=own,
+            store=paths.cache() / "ccache-of" / _digest(*code)[:16],
+            readable=[*sandbox.lab_folders(), *(patch.file.resolve() for patch in patches)],
+        ) as shop:
+            yield shop
 
     def _build(self, variant: str, patches: list[Patch]) -> Server:
         if container.image() == "lab":
             raise prebuilt.refuse_to_build(variant)
         begun = time.monotonic()
-        staging = self._home / "staging"
-        try:
-            with self._working("building", variant) as (work, output):
-                self._compile(patches, work, output)
-                work.update(1.0, "install")
-                shutil.rmtree(staging, ignore_errors=True)
-                for command in self.system.install(self._home / "build", staging):
-                    self._run(command, self._home / "build", output, work)
-                record = self._record(variant, patches, time.monotonic() - begun)
-                return self._keep(staging, record)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        with (
+            self._working("building", variant) as (work, output),
+            self._workshop(patches) as shop,
+        ):
+            self._compile(shop, patches, work, output)
+            work.update(1.0, "install")
+            sandbox.remove(shop.folder / "staging")
+            for command in self.system.install(shop.inside / "build", shop.inside / "staging"):
+                self._run(shop, command, output, work)
+            record = self._record(variant, patches, time.monotonic() - begun, shop.box.kind)
+            server = self._keep(shop, record)
+            sandbox.remove(shop.folder / "staging")
+        return server
 
     def with_tree(
-        self, variant: str, patches: list[Patch], use: Callable[[Path, Path], None]
+        self, variant: str, patches: list[Patch], use: Callable[[Workshop], None]
     ) -> None:
-        """Call `use` with the source and build folders, patched and compiled as the variant.
+        """Call `use` with the workshop, its tree patched and compiled as the variant.
 
-        They are the variant's only until `use` returns. LabError where it cannot be built.
+        It is the variant's only until `use` returns, and a stranger's: take files from it by
+        `foreign` alone. LabError where it cannot be built.
         """
-        with self._locked(), self._working("compiling the tests of", variant) as (work, output):
-            self._compile(patches, work, output)
-            use(self._home / "src", self._home / "build")
+        with (
+            self._locked(),
+            self._working("compiling the tests of", variant) as (work, output),
+            self._workshop(patches) as shop,
+        ):
+            self._compile(shop, patches, work, output)
+            use(shop)
 
     @contextmanager
     def _working(self, doing: str, variant: str) -> Iterator[tuple[Work, BinaryIO]]:
@@ -207,58 +237,92 @@ class Builder:
                 yield work, output
         except subprocess.CalledProcessError as error:
             raise self._failure(variant, error, log) from None
+        except Stopped as error:
+            raise LabError(f"{doing} {variant}: stopped, since {error}. Its log: {log}") from None
+        except Refused as error:
+            raise LabError(
+                f"{doing} {variant}: what it made is not taken, since it has {error}"
+            ) from None
         except OSError as error:
             raise MachineError(f"{doing} {variant}: {error}; nothing was changed") from None
 
-    def _compile(self, patches: list[Patch], work: Work, output: BinaryIO) -> None:
+    def _compile(self, shop: Workshop, patches: list[Patch], work: Work, output: BinaryIO) -> None:
         """Bring the work tree to these patches and build it."""
-        build = self._home / "build"
         work.update(0.0, "source tree")
-        tree = self._tree()
-        tree.apply(patches, f"PostgreSQL {self.source.version} ({self.source.location})")
-        if not self.system.configured(build):
+        self._prepare(shop)
+        tree = shop.inside / "src"
+        name = f"PostgreSQL {self.source.version} ({self.source.location})"
+        files = [msgspec.structs.replace(patch, file=patch.file.resolve()) for patch in patches]
+        self._do(shop, Apply(tree, name, files))
+        build = shop.inside / "build"
+        if not self.system.configured(shop.folder / "build"):
             work.update(0.0, "configure")
-            shutil.rmtree(build, ignore_errors=True)
-            build.mkdir()
-            self._run(self.system.configure(tree.path, build), build, output, work)
-        share = self.system.progress(tree.path, build)
-        self._run(self.system.compile(build), build, output, work, share)
+            self._run(shop, ["rm", "-rf", str(build)], output, work)
+            self._run(shop, ["mkdir", str(build)], output, work)
+            self._run(shop, self.system.configure(tree, build), output, work, cwd=build)
+        share = self.system.progress(shop.folder / "src", shop.folder / "build")
+        # Outside, a stranger's folder is elsewhere.
+        inside, outside = f"{shop.inside}/", f"{shop.folder}/"
+
+        def progress(line: str) -> float | None:
+            return share(line.replace(inside, outside))
+
+        self._run(shop, self.system.compile(build), output, work, cwd=build, progress=progress)
+
+    def _prepare(self, shop: Workshop) -> None:
+        """Make the source tree, if there is none yet."""
+        if shop.copied:
+            parts = ("src", "src.saved", "src.touched.json", "build")
+            there = [str(workshop.GIVEN / part) for part in parts if (shop.kept / part).exists()]
+            command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *there]
+            for _ in shop.box.lines([*command, str(shop.inside)]):
+                pass
+        elif not (shop.folder / "src").is_dir():
+            for part in ("src", "src.partial", "src.partial.top"):
+                sandbox.remove(shop.folder / part)
+            location = os.fsencode(self.source.location).decode(errors="replace")
+            with sources.packed(self.source) as archive:
+                self._do(shop, Unpack(location, shop.inside / "src"), archive)
+
+    def _do(self, shop: Workshop, job: treejob.Job, stdin: BinaryIO | None = None) -> None:
+        """Do something to the tree, where it is; LabError or MachineError with the job's words."""
+        words = b""
+        try:
+            for line in shop.box.lines(
+                treejob.command(job),
+                variables={"PYTHONPATH": str(paths.LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+                stdin=stdin or subprocess.DEVNULL,
+            ):
+                words = (words + line)[-4096:]
+        except subprocess.CalledProcessError as error:
+            text = foreign.printable(words.decode(errors="replace").strip())
+            if error.returncode == MachineError.exit_code:
+                raise MachineError(f"{text}; nothing was changed") from None
+            raise LabError(text) from None
 
     def _run(
         self,
+        shop: Workshop,
         command: list[str],
-        cwd: Path,
         output: BinaryIO,
         work: Work,
+        *,
+        cwd: Path | None = None,
         progress: Progress = lambda _: None,
     ) -> None:
         """Run a step of the build, its output to the log; CalledProcessError if it fails."""
-        cache = paths.cache() / "ccache"
         cc = self._flags.get("CC", "cc")
-        environment = {
+        environment = shop.variables | {
             "CC": cc if "ccache" in cc else f"ccache {cc}",
-            "CCACHE_DIR": str(cache),
-            "CCACHE_NOHASHDIR": "1",
-            "CCACHE_BASEDIR": str(self._home),
-            "LC_ALL": "C",
+            "CCACHE_BASEDIR": str(shop.inside),
         }
-        with process.started(
-            command,
-            cwd=cwd,
-            environment=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as child:
-            assert child.stdout is not None
-            for line in child.stdout:
-                output.write(line)
-                share = progress(line.decode(errors="replace"))
-                if share is not None:
-                    work.update(share, "compile")
-            if child.wait():
-                raise subprocess.CalledProcessError(child.returncode, command)
+        for line in shop.box.lines(command, cwd=cwd, variables=environment):
+            output.write(line)
+            share = progress(line.decode(errors="replace"))
+            if share is not None:
+                work.update(share, "compile")
 
-    def _record(self, variant: str, patches: list[Patch], seconds: float) -> Build:
+    def _record(self, variant: str, patches: list[Patch], seconds: float, box: str) -> Build:
         applied = [AppliedPatch(patch.name, patch.sha256) for patch in patches]
         return Build(
             variant=variant,
@@ -273,18 +337,18 @@ class Builder:
             key=self.key(applied),
             seconds=round(seconds, 1),
             built=utc(),
+            sandbox=box,
         )
 
-    def _keep(self, staging: Path, record: Build) -> Server:
+    def _keep(self, shop: Workshop, record: Build) -> Server:
         """Put the installed tree in its place in one step, with its build.json."""
-        installed = staging / PREFIX.lstrip("/")
         target = self.folder / record.variant
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh = self.folder / f".{record.variant}.new"
         old = self.folder / f".{record.variant}.old"
         try:
             shutil.rmtree(fresh, ignore_errors=True)
-            shutil.move(installed, fresh)
+            foreign.copy(shop.folder, f"staging{PREFIX}", fresh, shop.owner)
             jsonfile.save(fresh / "build.json", record)
             shutil.rmtree(old, ignore_errors=True)
             if target.exists():
@@ -305,8 +369,8 @@ class Builder:
                 f"{self.folder}; a source needs about 2 GB there. Free some, or put the cache "
                 "elsewhere with WALLAB_CACHE=DIRECTORY; then run this again"
             )
-        told = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
-        tail = "\n  ".join(told or lines[-15:])
+        errors = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
+        tail = foreign.printable("\n  ".join(errors or lines[-15:]))
         step = " ".join(map(str, error.cmd[:2]))
         return LabError(f"building {variant}: “{step} …” failed:\n  {tail}\nThe whole log: {log}")
 

@@ -30,25 +30,24 @@ class ServerFailed(LabError):
 def methods(server: Path) -> tuple[str, ...]:
     """Ask an installed server which values of wal_sync_method it has."""
     child = process.spawn(
-        [
-            server / "bin" / "postgres",
-            "-C",
-            "wal_sync_method",
-            "-D",
-            "/nonexistent",
-            "-c",
-            "wal_sync_method=?",
-        ],
-        as_server=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        asking_methods(server), as_server=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     _, errors = child.communicate()
-    said = errors.decode(errors="replace")
-    found = re.search(r"Available values: (.+?)\.?$", said, re.MULTILINE)
-    if not found:
-        raise LabError(f"{server}: does not tell its wal_sync_methods: {said.strip()[-300:]}")
-    return tuple(name.strip() for name in found[1].split(","))
+    return methods_told(server, errors.decode(errors="replace"))
+
+
+def asking_methods(server: Path) -> list[str | Path]:
+    """Return the command that fails and tells which values of wal_sync_method the server has."""
+    command: list[str | Path] = [server / "bin" / "postgres", "-C", "wal_sync_method"]
+    return [*command, "-D", "/nonexistent", "-c", "wal_sync_method=?"]
+
+
+def methods_told(server: Path, words: str) -> tuple[str, ...]:
+    """Read what that command said; LabError if it tells no values."""
+    answer = re.search(r"Available values: (.+?)\.?$", words, re.MULTILINE)
+    if not answer:
+        raise LabError(f"{server}: does not tell its wal_sync_methods: {words.strip()[-300:]}")
+    return tuple(name.strip() for name in answer[1].split(","))
 
 
 @functools.cache

@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import msgspec
 
@@ -269,45 +271,55 @@ def _download(major: int, folder: Path, reason: str) -> Path:
 
 def unpack(source: Source, target: Path) -> None:
     """Make a copy of the tree at the target, which must not exist."""
-    target.mkdir(parents=True)
-    if source.kind == "directory":
-        for file in _files(source.location):
-            copy = target / file.relative_to(source.location)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(file, copy, follow_symlinks=False)
+    with packed(source) as archive:
+        extract(archive, str(source.location), target)
+
+
+@contextmanager
+def packed(source: Source) -> Iterator[BinaryIO]:
+    """Open the tree as a tar archive, compressed or not, that can be read by anybody."""
+    if source.kind == "tarball":
+        with source.location.open("rb") as archive:
+            yield archive
         return
-    if source.kind == "git":
-        _extract(_git_output(source.location, "archive", source.identity), source, target)
-        return
-    _extract(source.location, source, target)
-    inside = list(target.iterdir())
-    if len(inside) == 1:
-        # Move the single top folder's content up.
-        aside = target.with_name(target.name + ".top")
-        inside[0].rename(aside)
-        target.rmdir()
-        aside.rename(target)
+    # With its own top folder, as tarballs have.
+    with tempfile.TemporaryFile() as archive:
+        if source.kind == "git":
+            archive.write(
+                _git_output(source.location, "archive", "--prefix=tree/", source.identity)
+            )
+        else:
+            with tarfile.open(fileobj=archive, mode="w") as packing:
+                for file in _files(source.location):
+                    inside = f"tree/{file.relative_to(source.location)}"
+                    packing.add(file, inside, recursive=False, filter=_anonymous)
+        archive.seek(0)
+        yield archive
 
 
-def _extract(archive: bytes | Path, source: Source, target: Path) -> None:
-    """Unpack the archive with tar(1), which lets nothing out of the target.
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out who owns the file: the user's name is no part of a tree."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
-    Python's tarfile is as careful only from 3.11.4 on.
+
+# First bytes -> tar's option; it looks itself only where it opens a file.
+_COMPRESSIONS = {b"\x1f\x8b": "--gzip", b"BZh": "--bzip2", b"\xfd7zXZ\0": "--xz"}
+
+
+def extract(archive: BinaryIO, name: str, target: Path) -> None:
+    """Unpack the archive with tar(1), which lets nothing out of the target; that must not exist.
+
+    A single folder at its top is left out. Python's tarfile is as careful only from 3.11.4 on.
+    LabError, with the source's name, if that cannot be done.
     """
-    where = f"source {source.location}: cannot be unpacked"
-    file = "-" if isinstance(archive, bytes) else str(archive)
+    target.mkdir(parents=True)
+    begins = os.pread(archive.fileno(), 6, 0)
+    compression = [option for magic, option in _COMPRESSIONS.items() if begins.startswith(magic)]
     result = subprocess.run(
-        [
-            "tar",
-            "--extract",
-            "--force-local",
-            "--no-same-owner",
-            "--directory",
-            target,
-            "--file",
-            file,
-        ],
-        input=archive if isinstance(archive, bytes) else b"",
+        ["tar", "--extract", *compression, "--no-same-owner", "--directory", target, "--file", "-"],
+        stdin=archive,
         capture_output=True,
         env=os.environ | {"LC_ALL": "C"},
     )
@@ -315,4 +327,11 @@ def _extract(archive: bytes | Path, source: Source, target: Path) -> None:
         said = result.stderr.decode(errors="replace")
         if "No space left on device" in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-        raise LabError(f"{where}: {said.strip()[-300:]}")
+        raise LabError(f"source {name}: cannot be unpacked: {said.strip()[-300:]}")
+    inside = list(target.iterdir())
+    if len(inside) == 1 and inside[0].is_dir() and not inside[0].is_symlink():
+        # Move the single top folder's content up.
+        aside = target.with_name(target.name + ".top")
+        inside[0].rename(aside)
+        target.rmdir()
+        aside.rename(target)
