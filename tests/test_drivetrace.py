@@ -67,3 +67,13 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
         drivetrace.read(written(tmp_path, version=2))
     with pytest.raises(LabError, match="no requests"):
         drivetrace.summarize(drivetrace.read(written(tmp_path)))
+
+
+def test_garbage_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, record(1, 100, 9), record(9, 110, 9))
+    with pytest.raises(LabError, match=r"record 2: a request of kind 9; expected one of 0 to 3"):
+        drivetrace.read(file)
+    head = struct.pack("<8sIIqqq24x", b"WALDRIVE", 1, 104, 0, 0, 0)
+    file.write_bytes(head + record(1, 100, 9))
+    with pytest.raises(LabError, match="a revolution of 0 ns; expected more than 0"):
+        drivetrace.read(file)

@@ -12,17 +12,27 @@ from hypothesis import strategies as st
 from wallab import paths
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.record import matrix, ownvariant, series
+from wallab.powercut import conduct, display
+from wallab.record import manifest, matrix, ownvariant, reference, series
 from wallab.record.build import AppliedPatch, Build
 from wallab.record.ownvariant import OwnPatch, OwnVariant
 from wallab.record.samples import Sample, SampleFile
+from wallab.results import summary, table, tabulation
+from wallab.results.export import text
 from wallab.servers import checkresult, prebuilt, source
 from wallab.servers.checkresult import Check
 from wallab.servers.patching import Touched, WorkTree
 from wallab.servers.source import Source
 
-EXAMPLE = paths.LAB / "results" / "example-quick" / "samples.jsonl"
+RUN = paths.LAB / "results" / "example-quick"
+EXAMPLE = RUN / "samples.jsonl"
 SAMPLE = EXAMPLE.read_text().splitlines()[0]
+MANIFEST = (RUN / "manifest.json").read_text()
+OVER_TIME = paths.LAB / "results" / "example-file-systems"
+CUT = paths.LAB / "results" / "example-power-cuts-others"
+CAMPAIGN = (CUT / "campaign.json").read_text()
+RECORD = (CUT / "cuts.jsonl").read_text().splitlines()[0]
+REFERENCE = (paths.REFERENCE / "thread.toml").read_text()
 MATRIX = paths.MATRIX.read_text()
 SERIES = (paths.LAB / "patches" / "series.toml").read_text()
 
@@ -52,6 +62,37 @@ def mangled(draw: st.DrawFn, text: str) -> str:
     end = min(len(text), begin + draw(st.integers(0, 80)))
     piece = draw(st.one_of(st.just(""), st.just(text[begin:end] * 2), st.text(max_size=10)))
     return text[:begin] + piece + text[end:]
+
+
+extremes = st.sampled_from([0, -1, 1, 1e308, -1e308, 5e-324, 1e-9, 10**18, 10**400, 0.5, -0.0])
+
+
+@st.composite
+def renumbered(draw: st.DrawFn, data: Any) -> Any:
+    """The data with another number where one is in it."""
+    if isinstance(data, bool) or not isinstance(data, dict | list | int | float) or not data:
+        return data
+    if isinstance(data, int | float):
+        return draw(extremes)
+    numbered = [key for key, value in items(data) if has_numbers(value)]
+    if not numbered:
+        return data
+    chosen = draw(st.sampled_from(numbered))
+    changed = {key: draw(renumbered(value)) if key == chosen else value
+               for key, value in items(data)}  # fmt: skip
+    return changed if isinstance(data, dict) else list(changed.values())
+
+
+def items(data: dict[str, Any] | list[Any]) -> list[tuple[Any, Any]]:
+    """The data's parts, each with its key or its place."""
+    return list(data.items() if isinstance(data, dict) else enumerate(data))
+
+
+def has_numbers(data: Any) -> bool:
+    """Whether there is a number in it."""
+    if isinstance(data, dict | list):
+        return any(has_numbers(value) for _, value in items(data))
+    return isinstance(data, int | float) and not isinstance(data, bool)
 
 
 @st.composite
@@ -252,3 +293,202 @@ def test_record_with_anything_in_it(
         file, read, content = record(kind, tmp_path_factory.mktemp("x"), monkeypatch)
         changed = data.draw(replaced(json.loads(content)))
         refusal(read, file, json.dumps(changed).encode())
+
+
+def tabulated(folder: Path) -> str:
+    """Make every table, page and plot of a run; return the error if there is one."""
+    try:
+        results = tabulation.results_of(folder)
+        for kind in tabulation.KINDS:
+            content = tabulation.content(results, kind)
+            assert content is None or "nan" not in content.split()
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+def a_run(folder: Path, plan: str, samples: str) -> Path:
+    """A run directory with that in it."""
+    (folder / "manifest.json").write_text(plan)
+    (folder / "samples.jsonl").write_text(samples)
+    return folder
+
+
+FEW = "".join(f"{line}\n" for line in EXAMPLE.read_text().splitlines()[:40])
+OVER_TIME_SAMPLE = (OVER_TIME / "samples.jsonl").read_text().splitlines()[0]
+
+
+@modest
+@given(mangled(MANIFEST))
+def test_manifest_mangled(tmp_path: Path, content: str) -> None:
+    error = tabulated(a_run(tmp_path, content, FEW))
+    assert not error or str(tmp_path / "manifest.json") in error or "reference" in error
+
+
+@modest
+@given(replaced(json.loads(MANIFEST)))
+def test_manifest_with_anything_in_it(tmp_path: Path, data: Any) -> None:
+    error = tabulated(a_run(tmp_path, json.dumps(data), FEW))
+    assert not error or str(tmp_path / "manifest.json") in error or "reference" in error
+
+
+@modest
+@given(renumbered(json.loads(MANIFEST)))
+def test_manifest_with_any_numbers(tmp_path: Path, data: Any) -> None:
+    error = tabulated(a_run(tmp_path, json.dumps(data), FEW))
+    assert not error or str(tmp_path / "manifest.json") in error
+
+
+@modest
+@given(renumbered(json.loads(SAMPLE)), renumbered(json.loads(SAMPLE)))
+def test_tables_of_any_numbers(tmp_path: Path, first: Any, last: Any) -> None:
+    error = tabulated(a_run(tmp_path, MANIFEST, f"{json.dumps(first)}\n{FEW}{json.dumps(last)}\n"))
+    assert not error or f"{tmp_path / 'samples.jsonl'}, line " in error
+
+
+@modest
+@given(renumbered(json.loads(OVER_TIME_SAMPLE)))
+def test_curves_of_any_numbers(tmp_path: Path, data: Any) -> None:
+    plan = (OVER_TIME / "manifest.json").read_text()
+    error = tabulated(a_run(tmp_path, plan, f"{OVER_TIME_SAMPLE}\n{json.dumps(data)}\n"))
+    assert not error or f"{tmp_path / 'samples.jsonl'}, line " in error
+
+
+@modest
+@given(replaced(json.loads(SAMPLE)))
+def test_tables_with_anything_in_a_sample(tmp_path: Path, data: Any) -> None:
+    error = tabulated(a_run(tmp_path, MANIFEST, f"{FEW}{json.dumps(data)}\n"))
+    assert not error or f"{tmp_path / 'samples.jsonl'}, line " in error
+
+
+def judged(folder: Path, plan: str, cuts: str) -> str:
+    """Make the table of a campaign; return the error if there is one."""
+    (folder / "campaign.json").write_text(plan)
+    (folder / "cuts.jsonl").write_text(cuts)
+    try:
+        display.render(conduct.report(folder))
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+@modest
+@given(st.one_of(mangled(CAMPAIGN), replaced(json.loads(CAMPAIGN)).map(json.dumps),
+                 renumbered(json.loads(CAMPAIGN)).map(json.dumps)))  # fmt: skip
+def test_campaign_with_anything_in_it(tmp_path: Path, content: str) -> None:
+    error = judged(tmp_path, content, f"{RECORD}\n")
+    assert not error or str(tmp_path / "campaign.json") in error
+
+
+@modest
+@given(st.one_of(replaced(json.loads(RECORD)), renumbered(json.loads(RECORD))).map(json.dumps))
+def test_cuts_with_anything_in_them(tmp_path: Path, line: str) -> None:
+    error = judged(tmp_path, CAMPAIGN, f"{RECORD}\n{line}\n{RECORD}\n")
+    assert not error or f"{tmp_path / 'cuts.jsonl'}, line " in error
+
+
+@modest
+@given(mangled(REFERENCE))
+def test_reference_mangled(tmp_path: Path, content: str) -> None:
+    plan = manifest.load(RUN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference, "reference_file", lambda name: tmp_path / name)
+        published = read_toml(
+            lambda file: reference.load(file.name, plan.experiment.axes),
+            tmp_path / "thread.toml", content,
+        )  # fmt: skip
+    if published is not None:
+        summaries = summary.summarize(plan, [], published)
+        text.render(table.lay_out(plan, summaries, published))
+
+
+# --- what is wrong with a file is said with its place ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("cells", 3), {"variant": "both"}, "cells[3]: expected a value each of variant, write_"),
+        (("cells", 0, "sync"), "never", "cells[0].sync: expected one of fsync=false, "),
+        (("experiment", "axes", "colour"), ["red"], "experiment.axes.colour: unknown axis “colour"),
+        (("experiment", "axes", "write_cache"), ["wet"], "axes.write_cache: unknown value “wet”"),
+        (("experiment", "values"), ["beauty"], "experiment.values: unknown “beauty”; expected tps"),
+        (("experiment", "column"), "colour", "experiment.rows: expected every axis but the colu"),
+        (("experiment", "workload"), "idle", "experiment.workload: unknown “idle”; expected tpcb"),
+        (("experiment", "reference"), "../x", "experiment.reference: there is no "),
+        (("drives", "wal", "units"), "x", "drives.wal.units: expected a number from 1, got “x”"),
+        (("machine", "memory_kb"), -1, "Expected `int` >= 0 - at `$.machine.memory_kb`"),
+    ],
+)
+def test_damaged_manifests_say_where(
+    tmp_path: Path, path: tuple[Any, ...], value: Any, words: str
+) -> None:
+    plan = json.loads(MANIFEST)
+    place = plan
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    error = tabulated(a_run(tmp_path, json.dumps(plan), FEW))
+    assert error.startswith(f"{tmp_path / 'manifest.json'}: ")
+    assert words in error
+
+
+@pytest.mark.parametrize(
+    ("tps", "words"),
+    [
+        ("-1", "Expected `float` >= 0.0 - at `$.figures.tps`"),
+        ("1e308", "Expected `float` <= 1000000000000.0 - at `$.figures.tps`"),
+        ("1e999", ""),
+    ],
+)
+def test_impossible_rates_are_refused(tmp_path: Path, tps: str, words: str) -> None:
+    sample = json.loads(SAMPLE)
+    sample["figures"]["tps"] = "TPS"
+    line = json.dumps(sample).replace('"TPS"', tps)
+    error = tabulated(a_run(tmp_path, MANIFEST, f"{SAMPLE}\n{line}\n{SAMPLE}\n"))
+    assert error.startswith(f"{tmp_path / 'samples.jsonl'}, line 2: not a sample: ")
+    assert words in error
+
+
+def test_figures_over_time_of_no_gauge_are_refused(tmp_path: Path) -> None:
+    for over_time, words in (
+        ({"beauty": {"seconds": [1], "figures": [1]}}, "unknown gauge “beauty”; expected rate"),
+        ({"rate": {"seconds": [1, 2], "figures": [1]}}, "as many `figures` as `seconds`"),
+        ({"rate": {"seconds": [], "figures": []}}, "and at least one - at `$.series[...]`"),
+    ):
+        line = json.dumps(json.loads(SAMPLE) | {"series": over_time})
+        error = tabulated(a_run(tmp_path, MANIFEST, f"{line}\n{SAMPLE}\n"))
+        assert "samples.jsonl, line 1: not a sample: " in error
+        assert words in error
+
+
+def test_campaign_without_a_variants_methods(tmp_path: Path) -> None:
+    plan = json.loads(CAMPAIGN)
+    del plan["methods"]["baseline"]
+    error = judged(tmp_path, json.dumps(plan), f"{RECORD}\n")
+    assert error == (
+        f"{tmp_path / 'campaign.json'}: methods: expected those of the variant baseline"
+    )
+
+
+def test_reference_for_another_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "odd.toml"
+    monkeypatch.setattr(reference, "reference_file", lambda name: file)
+    for row, words in (
+        (
+            'at = { colour = "red" }\nfsync = 1',
+            "row 1, at: unknown axis “colour”; expected some of",
+        ),
+        ("at = {}\nfsync = inf", "row 1, fsync: expected a number"),
+        ("at = {}\nfsync = true", "row 1, fsync: expected a number"),
+    ):
+        file.write_text(f'title = "t"\nunit = "u"\n[[row]]\n{row}\n')
+        with pytest.raises(LabError) as error:
+            reference.load("odd", ("variant", "sync"))
+        assert str(error.value).startswith(f"{file}: {words}")
+
+
+def test_nested_too_deeply(tmp_path: Path) -> None:
+    plan = MANIFEST.replace('"templates": {', f'"templates": {{"x": {{"y": {"[" * 9999}}}', 1)
+    assert plan != MANIFEST
+    assert "nested too deeply" in tabulated(a_run(tmp_path, plan, FEW))

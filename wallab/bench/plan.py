@@ -174,7 +174,7 @@ def _read(file: Path | None, name: str, preset_name: str, source: str | None) ->
     """Return the experiment on the source; an image has one of its own where none is named."""
     experiment, _ = matrix.choose(matrix.read(file), name, preset_name)
     if experiment.reference:
-        reference.load(experiment.reference)
+        reference.load(experiment.reference, experiment.axes)
     return matrix.with_source(experiment, source or prebuilt.default_source())
 
 

@@ -68,12 +68,19 @@ def read(file: Path) -> Trace:
         raise LabError(f"{file}: a trace of version {version}, and not of version 1")
     whole = (len(data) - _HEADER.size) // size * size
     records = memoryview(data)[_HEADER.size : _HEADER.size + whole]
-    return Trace(revolution_ns, tuple(_requests(records)))
+    if revolution_ns <= 0:
+        raise LabError(f"{file}: a revolution of {revolution_ns} ns; expected more than 0")
+    return Trace(revolution_ns, tuple(_requests(file, records)))
 
 
-def _requests(records: memoryview) -> Iterator[Request]:
-    for values in _RECORD.iter_unpack(records):
+def _requests(file: Path, records: memoryview) -> Iterator[Request]:
+    for number, values in enumerate(_RECORD.iter_unpack(records), 1):
         fields: dict[str, Any] = dict(zip(Request.__struct_fields__, values, strict=True))
+        if fields["kind"] >= len(_KINDS):
+            raise LabError(
+                f"{file}: record {number}: a request of kind {fields['kind']}; expected one of 0 "
+                f"to {len(_KINDS) - 1}"
+            )
         fields["kind"] = _KINDS[fields["kind"]]
         fields["flags"] = tuple(name for bit, name in _FLAGS.items() if fields["flags"] & bit)
         yield Request(**fields)

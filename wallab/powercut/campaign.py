@@ -66,8 +66,14 @@ def find(name: str) -> Path:
 
 
 def load(folder: Path) -> Campaign:
-    """Read campaign.json; LabError if the directory holds none."""
-    return resultfolder.load(folder, FILE, Campaign, "campaign of power cuts")
+    """Read campaign.json; LabError if the directory holds none, or one that is damaged."""
+    campaign = resultfolder.load(folder, FILE, Campaign, "campaign of power cuts")
+    for cell in (*campaign.cells, *campaign.controls):
+        if cell.variant not in campaign.methods:
+            raise LabError(
+                f"{folder / FILE}: methods: expected those of the variant {cell.variant}"
+            )
+    return campaign
 
 
 FIELDS = ("name", "seed", "cells", "controls", "settings", "profiles", "fault", "source")

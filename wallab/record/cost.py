@@ -6,6 +6,7 @@ import msgspec
 
 from wallab.duration import duration
 from wallab.record.experiment import Cell
+from wallab.record.number import Count, Figure, Seconds
 from wallab.record.samples import Sample
 
 
@@ -14,9 +15,9 @@ class Stopped(msgspec.Struct, frozen=True):
 
     cell: Cell
     control: bool
-    rounds: int
+    rounds: Count
     """How many it took."""
-    saved_seconds: float
+    saved_seconds: Seconds
     """What its other rounds would have taken, by the mean of those measured."""
 
 
@@ -25,7 +26,7 @@ class Session(msgspec.Struct, frozen=True):
 
     started: str
     """UTC."""
-    seconds: float
+    seconds: Seconds
     """From the making of the test bed on."""
     ended: str = ""
     """“complete”, “out of time” or “interrupted”; nothing if it was killed."""
@@ -34,17 +35,17 @@ class Session(msgspec.Struct, frozen=True):
 class Cost(msgspec.Struct, frozen=True):
     """Where a run's time went, in seconds."""
 
-    measured: float
+    measured: Seconds
     """What pgbench measured: transactions by TPS."""
-    phases: dict[str, float]
+    phases: dict[str, Figure]
     """Everything else, by phase: template (once a session), restore, start, read, warm_up,
     checkpoint, count, measure (pgbench's own start and end), stop, and other (recording, and what
     a kill cut short)."""
-    overhead: float
+    overhead: Figure
     """All phases as a share of the measured time; 0.15 is 15%."""
     stopped: tuple[Stopped, ...]
     """The cells that were precise enough before their rounds were used up."""
-    saved: float
+    saved: Seconds
     """What their other rounds would have taken."""
 
 

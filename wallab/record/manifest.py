@@ -1,14 +1,18 @@
 """manifest.json: everything about a run that can move its numbers, and that its samples lack."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from wallab.errors import LabError
 from wallab.files import resultfolder
+from wallab.record import axes, matrix
 from wallab.record.build import Build
 from wallab.record.cost import Cost, Session
 from wallab.record.experiment import Cell, Experiment, Preset
+from wallab.record.number import Count, Seconds
 
 FILE = "manifest.json"
 
@@ -20,7 +24,7 @@ class Machine(msgspec.Struct, frozen=True):
     kernel: str
     cpu: str
     cpus: int
-    memory_kb: int
+    memory_kb: Count
     governor: str
     mitigations: dict[str, str]
     python: str
@@ -73,7 +77,7 @@ class Manifest(msgspec.Struct):
     """What was found out about each cluster that cells start from."""
     mounts: dict[str, list[str]] = {}
     """Drive -> its file system and the options of its mount, as the kernel tells them."""
-    preparing_s: float = 0.0
+    preparing_s: Seconds = 0.0
     """What making the drives and the templates took, all sessions together, in seconds."""
     sessions: list[Session] = []
     cost: Cost | None = None
@@ -86,5 +90,50 @@ def find(name: str) -> Path:
 
 
 def load(run: Path) -> Manifest:
-    """Read the manifest of a run; LabError if that is no run."""
-    return resultfolder.load(run, FILE, Manifest, "run of the lab")
+    """Read the manifest of a run; LabError if that is no run, or damaged."""
+    manifest = resultfolder.load(run, FILE, Manifest, "run of the lab")
+    try:
+        _check(manifest)
+    except LabError as error:
+        raise LabError(f"{run / FILE}: {error}") from None
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Check what the types cannot say; the LabError begins with the place.
+
+    Variants and profiles of drives that are gone by now are as good as those that there are.
+    """
+    experiment = manifest.experiment
+    for name, values in experiment.axes.items():
+        try:
+            axis = axes.find(name)
+            for value in values if name not in {"variant", "profile"} else ():
+                axis.check(value)
+        except LabError as error:
+            raise LabError(f"experiment.axes.{name}: {error}") from None
+    try:
+        matrix.check_layout(experiment)
+    except LabError as error:
+        raise LabError(f"experiment.{error}") from None
+    if not manifest.cells:
+        raise LabError("cells: expected at least one")
+    for place, cell in enumerate(manifest.cells):
+        _check_cell(f"cells[{place}]", cell, experiment)
+    for place, lacking in enumerate(manifest.not_applicable):
+        _check_cell(f"not_applicable[{place}].cell", lacking.cell, experiment)
+    if manifest.preset.control is not None:
+        _check_cell("preset.control", manifest.preset.control, experiment)
+    for drive, parameters in manifest.drives.items():
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", units := parameters.get("units", "1")):
+            raise LabError(f"drives.{drive}.units: expected a number from 1, got “{units}”")
+
+
+def _check_cell(place: str, cell: Cell, experiment: Experiment) -> None:
+    if tuple(cell) != tuple(experiment.axes):
+        raise LabError(f"{place}: expected a value each of {', '.join(experiment.axes)}")
+    for axis, value in cell.items():
+        if value not in experiment.axes[axis]:
+            raise LabError(
+                f"{place}.{axis}: expected one of {', '.join(experiment.axes[axis])}, got “{value}”"
+            )

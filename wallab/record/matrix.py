@@ -41,6 +41,20 @@ def read(file: Path | None = None) -> Matrix:
 def _check(experiment: Experiment) -> None:
     """Check what the types cannot say; the LabError begins with the key."""
     _check_axes(experiment)
+    check_layout(experiment)
+    _check_drives(experiment)
+    for setting in experiment.settings:
+        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
+            raise LabError(f"settings: “{setting}” is no name of a setting")
+    for name, preset in experiment.preset.items():
+        try:
+            _check_preset(preset, experiment)
+        except LabError as error:
+            raise LabError(f"preset.{name}{error}") from None
+
+
+def check_layout(experiment: Experiment) -> None:
+    """Check what a table needs of an experiment besides its axes; LabError begins with the key."""
     if sorted((*experiment.rows, experiment.column)) != sorted(experiment.axes):
         raise LabError("rows: expected every axis but the column's, each once")
     if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
@@ -54,15 +68,6 @@ def _check(experiment: Experiment) -> None:
         raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
     if set(experiment.drive) not in ({"data"}, {"wal", "data"}):
         raise LabError("drive: expected drive.data, and drive.wal unless the WAL lies there, too")
-    _check_drives(experiment)
-    for setting in experiment.settings:
-        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
-            raise LabError(f"settings: “{setting}” is no name of a setting")
-    for name, preset in experiment.preset.items():
-        try:
-            _check_preset(preset, experiment)
-        except LabError as error:
-            raise LabError(f"preset.{name}{error}") from None
 
 
 def _check_figures(experiment: Experiment) -> None:

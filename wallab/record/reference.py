@@ -1,5 +1,6 @@
 """Published figures that a table is shown beside: results/reference/*.toml."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from wallab.errors import LabError
 from wallab.files.strict import read_toml
 from wallab.record.experiment import Cell
 from wallab.record.matrix import reference_file
+from wallab.record.number import MOST, Figure
 
 RELATIVE = "relative"
 """The `value` of rows with published ratios."""
@@ -18,7 +20,7 @@ class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str
     columns: tuple[str, ...]
-    lines: dict[str, tuple[float, ...]]
+    lines: dict[str, tuple[Figure, ...]]
     """Each with a figure for each column."""
 
 
@@ -41,20 +43,25 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if row.get("value") == value and all(
                 cell[axis] == at for axis, at in row["at"].items()
             ):
-                found = row.get(cell[column])
-                return None if found is None else float(found)
+                figure = row.get(cell[column])
+                return None if figure is None else float(figure)
         return None
 
 
-def load(name: str) -> Reference:
-    """Read the published figures of that name."""
+def load(name: str, axes: Collection[str] | None = None) -> Reference:
+    """Read the published figures of that name; LabError where they are for other axes."""
     file = reference_file(name)
     reference = read_toml(file, Reference)
     for number, row in enumerate(reference.row, 1):
         if not isinstance(row.get("at"), dict):
             raise LabError(f"{file}: row {number}: expected at = {{ axis = value, … }}")
+        if axes is not None and (unknown := [axis for axis in row["at"] if axis not in axes]):
+            raise LabError(
+                f"{file}: row {number}, at: unknown axis “{unknown[0]}”; expected some of "
+                f"{', '.join(axes)}"
+            )
         for column, figure in row.items():
-            if column not in ("at", "value") and not isinstance(figure, int | float):
+            if column not in ("at", "value") and not _is_figure(figure):
                 raise LabError(f"{file}: row {number}, {column}: expected a number")
     for number, table in enumerate(reference.table, 1):
         for line, figures in table.lines.items():
@@ -63,3 +70,7 @@ def load(name: str) -> Reference:
                     f"{file}: table {number}, {line}: expected {len(table.columns)} figures"
                 )
     return reference
+
+
+def _is_figure(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= MOST  # type: ignore[operator]

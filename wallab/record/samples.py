@@ -8,6 +8,7 @@ import msgspec
 from wallab.files.linefile import LineFile
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
+from wallab.record.gauges import GAUGES
 from wallab.record.measured import Measured
 from wallab.record.number import Count, Figure, Seconds
 from wallab.record.timeseries import TimeSeries
@@ -64,6 +65,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: Measured | None = None
     """What pgbench reported of the warm-up, which no figure includes."""
     cpu_seconds: CpuSeconds | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError for figures over time that no gauge is known for."""
+        for name in self.series:
+            if name not in GAUGES:
+                raise ValueError(f"series: unknown gauge “{name}”; expected {', '.join(GAUGES)}")
 
 
 class SampleFile(LineFile[Sample]):

@@ -19,8 +19,9 @@ class TimeSeries(msgspec.Struct, frozen=True):
     """The most that there could be, if that is known."""
 
     def __post_init__(self) -> None:
+        """ValueError unless there is a figure, and each has its second."""
         if not self.seconds or len(self.seconds) != len(self.figures):
-            raise ValueError("expected as many `figures` as `seconds`, and at least one")
+            raise ValueError("Expected as many `figures` as `seconds`, and at least one")
 
     @property
     def full_after(self) -> float | None:

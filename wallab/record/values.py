@@ -73,14 +73,16 @@ def _cpu_percent(sample: "Sample") -> float | None:
     """Return the processor time of server and clients, in percent of one core."""
     if sample.figures is None or sample.cpu_seconds is None or not sample.figures.transactions:
         return None
+    if not sample.figures.seconds:
+        return None
     used = sample.cpu_seconds.server + sample.cpu_seconds.client
     return 100 * used / sample.figures.seconds
 
 
 def _cache_full(sample: "Sample") -> float | None:
     """Return when the data drive's cache was full, in seconds."""
-    seen = sample.series.get("drive_cache_mb")
-    return seen.full_after if seen else None
+    cache = sample.series.get("drive_cache_mb")
+    return cache.full_after if cache else None
 
 
 def _latency(name: str) -> Callable[["Sample"], float | None]:

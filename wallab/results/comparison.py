@@ -44,6 +44,11 @@ def words(comparison: Comparison) -> str:
     return f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
 
 
+def _ratio(difference: float) -> float:
+    """Return the ratio that a difference of logarithms is, below what no drawing could show."""
+    return math.exp(min(difference, 40.0))
+
+
 def _of(difference: float, error: float, degrees: float, rounds: int) -> Comparison:
     if error == 0:
         p = 1.0 if difference == 0 else 0.0
@@ -51,9 +56,9 @@ def _of(difference: float, error: float, degrees: float, rounds: int) -> Compari
         p = student.beyond(difference / error, degrees)
     reach = student.quantile(degrees, CONFIDENCE) * error
     return Comparison(
-        math.exp(difference),
-        math.exp(difference - reach),
-        math.exp(difference + reach),
+        _ratio(difference),
+        _ratio(difference - reach),
+        _ratio(difference + reach),
         p,
         rounds,
     )
@@ -67,7 +72,7 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Comparison | None:
     difference = statistics.fmean(above) - statistics.fmean(below)
     rounds = min(len(new), len(old))
     if rounds < 2:
-        return Comparison(math.exp(difference), None, None, None, rounds)
+        return Comparison(_ratio(difference), None, None, None, rounds)
     parts = [statistics.variance(side) / len(side) for side in (above, below)]
     error = math.sqrt(sum(parts))
     weights = sum(p * p / (len(s) - 1) for p, s in zip(parts, (above, below), strict=True))
@@ -87,7 +92,7 @@ def paired(new: Mapping[int, float], old: Mapping[int, float]) -> Comparison | N
     difference = statistics.fmean(differences)
     rounds = len(shared)
     if rounds < 2:
-        return Comparison(math.exp(difference), None, None, None, rounds)
+        return Comparison(_ratio(difference), None, None, None, rounds)
     return _of(difference, statistics.stdev(differences) / math.sqrt(rounds), rounds - 1, rounds)
 
 

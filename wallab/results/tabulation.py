@@ -75,7 +75,7 @@ def results_of(
     """
     plan = table.rearranged(manifest.load(folder), rows, column, value)
     name = plan.experiment.reference
-    published = reference.load(name) if name else None
+    published = reference.load(name, plan.experiment.axes) if name else None
     measured = SampleFile(folder / SAMPLES).read()
     summaries = summary.summarize(plan, measured, published)
     if value and measured and not any(value in cell.values for cell in summaries):
@@ -92,7 +92,7 @@ def table_of(folder: Path) -> Table:
     return results_of(folder).table
 
 
-def _content(results: Results, kind: str) -> str | None:
+def content(results: Results, kind: str) -> str | None:
     """Return the results in one of KINDS; None if the run has nothing to draw for it."""
     if kind in DRAWINGS:
         drawing = DRAWINGS[kind](results)
@@ -102,13 +102,13 @@ def _content(results: Results, kind: str) -> str | None:
 
 def render(results: Results, kind: str) -> str:
     """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
-    content = _content(results, kind)
-    if content is None:
+    document = content(results, kind)
+    if document is None:
         raise LabError(
             f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "
             "an experiment that looks at figures over time"
         )
-    return content
+    return document
 
 
 def comparison_of(new: Path, old: Path, value: str | None = None) -> Against:
@@ -124,11 +124,11 @@ def write_files(folder: Path) -> Table:
     """
     results = results_of(folder)
     for kind, file in FILES.items():
-        content = _content(results, kind)
-        if content is None:
+        document = content(results, kind)
+        if document is None:
             continue
         try:
-            (folder / file).write_text(content)
+            (folder / file).write_text(document)
         except OSError as error:
             raise MachineError(
                 f"{folder / file}: {error.strerror}; all samples are kept: scripts/tabulate "
