@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -102,7 +103,7 @@ def test_plots_are_drawings(found: Results, evil: Path, kind: str) -> None:
     assert drawing.get("aria-label")
     hostile = evil.with_name(tabulation.FILES[kind]).read_text()
     names = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(hostile).iter()}  # noqa: S314
-    assert names <= {"svg", "style", "rect", "line", "polyline", "circle", "text", "title"}
+    assert names <= {"svg", "style", "g", "rect", "line", "polyline", "circle", "text", "title"}
 
 
 def test_bars_are_as_long_as_the_figures(found: Results) -> None:
@@ -116,6 +117,20 @@ def test_bars_are_as_long_as_the_figures(found: Results) -> None:
     assert len(bars) == len(means)
     for bar, mean in zip(bars, means, strict=True):
         assert bar / bars[0] == pytest.approx(mean / means[0], abs=0.001)
+
+
+def test_logarithmic_bars(found: Results) -> None:
+    drawing = ElementTree.fromstring(plots.bars(found.table, logarithmic=True).file())  # noqa: S314
+    bars = [
+        float(bar.get("width", "nan"))
+        for bar in drawing.iter("{http://www.w3.org/2000/svg}rect")
+        if bar.get("class") == "accent"
+    ]
+    logs = [math.log(c.tps.mean) for row in found.table.rows for c in row.cells if c and c.tps]
+    # Equal ratios are equal distances.
+    for bar, log in zip(bars, logs, strict=True):
+        assert bar - bars[0] == pytest.approx((bars[1] - bars[0]) / (logs[1] - logs[0])
+                                              * (log - logs[0]), abs=0.1)  # fmt: skip
 
 
 def test_labels_are_escaped() -> None:
@@ -133,7 +148,12 @@ def test_renders_without_a_complaint(browser: Browser, page: Path, found: Result
     assert browser.console() == []
     assert browser.shown("h1") == [found.table.title]
     measured = sum(1 for row in found.table.rows for cell in row.cells if cell and cell.tps)
-    assert len(browser.shown("#bars li")) == measured
+    assert len(browser.shown("#linear [data-cell]")) == measured
+    assert len(browser.shown("#heads [data-cell]")) == measured
+    assert browser.shown("#logarithmic") == []
+    browser.find("#log").click()
+    assert len(browser.shown("#logarithmic [data-cell]")) == measured
+    assert browser.shown("#linear") == []
     assert len(browser.shown("#sortable tbody tr")) == len(found.plan.cells)
     assert len(browser.shown("#why > details")) == measured
     row = browser.run(
@@ -183,10 +203,13 @@ def test_selects(browser: Browser, page: Path) -> None:
     left = browser.shown("#sortable tbody tr")
     assert 0 < len(left) < every
     assert browser.shown("#shown") == [f"({len(left)} of {every} cells)"]
-    assert browser.shown("#bars h3") == [
+    assert browser.shown("#linear [data-row]:not(.off) > text:first-child") == [
         "direct io, off", "direct io, on-unflushed", "gather-write, off", "both, off",
     ]  # fmt: skip
-    assert not any("fsync=false" in one for one in browser.shown("#heads li, #why > details"))
+    left_over = browser.shown("#heads [data-cell]:not(.off), #why > details")
+    assert left_over
+    assert not any("fsync=false" in words for words in left_over)
+    assert any("fsync=false" in words for words in browser.shown("#heads [data-cell].off"))
     assert "fsync=false" not in browser.shown("#tps .matrix thead th")
     assert len(browser.shown("#tps .matrix:first-of-type tbody tr")) == 2 * 4
     browser.find('#filters button[type="reset"]').click()

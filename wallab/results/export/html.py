@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from markupsafe import Markup
 from wallab.record.manifest import Manifest
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
-from wallab.results import evidence
 from wallab.results.export import curves, footnotes, plots, text
 from wallab.results.export.svg import Drawing
 from wallab.results.intervals import Estimate
@@ -40,10 +38,7 @@ class CellView(msgspec.Struct, frozen=True):
     mean: str
     spread: str
     published: str
-    bar: dict[str, float]
-    """Where the bar, its interval and the published mark end: shares of the axis, two scales."""
     reasons: tuple[str, ...]
-    heads: dict[str, float] | None
     samples: tuple[Sample, ...]
     course: Markup | None
 
@@ -55,47 +50,15 @@ class CellView(msgspec.Struct, frozen=True):
     @property
     def latency(self) -> tuple[float, float] | None:
         """Median and 99th percentile of latency in ms, each the mean over the samples."""
-        found = [
-            (s.figures.course.latency_ms.p50, s.figures.course.latency_ms.p99)
-            for s in self.samples
-            if s.figures and s.figures.course
-        ]
-        if not found:
+        courses = [s.figures.course for s in self.samples if s.figures and s.figures.course]
+        if not courses:
             return None
-        return sum(a for a, _ in found) / len(found), sum(b for _, b in found) / len(found)
-
-
-def _bar(table: Table, cell: Summary, most: float, least: float) -> dict[str, float]:
-    """Place the cell's figures on a linear and on a logarithmic axis."""
-    decades = math.log10(most / least)
-
-    def places(name: str, value: float) -> dict[str, float]:
-        log = math.log10(max(value, least) / least) / decades
-        return {name: round(value / most, 4), f"log-{name}": round(min(1.0, log), 4)}
-
-    found: dict[str, float] = {}
-    figure = plots.figure(table, cell)
-    if figure:
-        found |= places("value", figure.mean)
-    if ends := plots.interval(figure):
-        found |= places("low", ends[0]) | places("high", ends[1])
-    if cell.reference is not None:
-        found |= places("mark-at", cell.reference)
-    return found
-
-
-def _floor(table: Table) -> float:
-    """Return the power of ten that a logarithmic axis begins at."""
-    found = []
-    for cell in (cell for row in table.rows for cell in row.cells if cell):
-        figure = plots.figure(table, cell)
-        found += [value for value in (figure and figure.mean, cell.reference) if value]
-    return 10.0 ** math.floor(math.log10(min(found, default=1.0)))
+        median = sum(course.latency_ms.p50 for course in courses) / len(courses)
+        return median, sum(course.latency_ms.p99 for course in courses) / len(courses)
 
 
 def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[CellView | None]]:
     """Return the page's cells, row by row."""
-    most, least = plots.ceiling(table), _floor(table)
     first = text.figures(table)[0]
     by_cell: dict[tuple[str, ...], list[Sample]] = {}
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
@@ -124,9 +87,7 @@ def _views(plan: Manifest, samples: list[Sample], table: Table) -> list[list[Cel
                     mean=first.mean(cell),
                     spread=first.interval(cell),
                     published=first.published(cell),
-                    bar=_bar(table, cell, most, least),
                     reasons=footnotes.reasons(cell),
-                    heads=evidence.shares_of_head(cell.evidence) if cell.evidence else None,
                     samples=tuple(own),
                     course=_inline(course),
                 )
@@ -252,8 +213,9 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         values=table.values[1:],
         titles=[VALUES[name].title for name in table.values[1:]],
         digits=[VALUES[name].digits for name in table.values],
-        floor=_floor(table),
-        heads=plots.HEADS,
+        bars=_inline(plots.bars(table)),
+        logarithmic=_inline(plots.bars(table, logarithmic=True)),
+        heads=_inline(plots.heads(table)) if plots.has_heads(table) else None,
         curves=_inline(curves.along(table)),
         over_time=_inline(curves.over_time(table, samples)),
         drift=_inline(plots.drift(samples, table.values[0])),

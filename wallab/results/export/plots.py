@@ -1,7 +1,10 @@
 """Plots of a run: bars with intervals, the heads' time, drift over the rounds, a cell's course."""
 
+import itertools
 import math
 import statistics
+
+import msgspec
 
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
@@ -24,21 +27,45 @@ def figure(table: Table, cell: Summary) -> Estimate | None:
     return cell.values.get(table.values[0])
 
 
-def interval(found: Estimate | None) -> tuple[float, float] | None:
+def interval(estimate: Estimate | None) -> tuple[float, float] | None:
     """Return the ends of the 95% interval; None without one."""
-    if found is None or found.half_width is None:
+    if estimate is None or estimate.half_width is None:
         return None
-    return max(0.0, found.mean - found.half_width), found.mean + found.half_width
+    return max(0.0, estimate.mean - estimate.half_width), estimate.mean + estimate.half_width
 
 
-def ceiling(table: Table) -> float:
-    """Return the largest figure that the bars have to show."""
-    largest = [1.0]
-    for row in table.rows:
-        for cell in filter(None, row.cells):
-            found = figure(table, cell)
-            largest += [cell.reference or 0, found.mean if found else 0, *(interval(found) or ())]
-    return max(largest)
+class _Scale(msgspec.Struct, frozen=True):
+    """An axis of bars."""
+
+    least: float
+    """At its left end: 0, or a power of ten where it is logarithmic."""
+    most: float
+    ticks: tuple[float, ...]
+
+    def place(self, value: float) -> float:
+        """Return how many units from the left end the value is."""
+        if not self.least:
+            return _BAR * value / self.most
+        decades = math.log10(max(value, self.least) / self.least)
+        return _BAR * decades / math.log10(self.most / self.least)
+
+
+def _scale(table: Table, *, logarithmic: bool) -> _Scale:
+    """Return an axis for all that the bars have to show."""
+    figures = [cell.reference or 0.0 for cell in table.cells]
+    ends = [1.0]
+    for estimate in filter(None, (figure(table, cell) for cell in table.cells)):
+        figures.append(estimate.mean)
+        ends += interval(estimate) or ()
+    most = max(*ends, *figures)
+    if not logarithmic:
+        distance = step(most)
+        ticks = tuple(tick * distance for tick in range(int(most / distance) + 1))
+        return _Scale(0.0, most, ticks)
+    smallest = max(min(filter(None, figures), default=1.0), most / 1e9)
+    first = math.floor(math.log10(smallest))
+    decades = range(first, math.floor(math.log10(most)) + 1)
+    return _Scale(10.0**first, most * 1.001, tuple(10.0**power for power in decades))
 
 
 def step(largest: float, parts: int = 5) -> float:
@@ -47,15 +74,25 @@ def step(largest: float, parts: int = 5) -> float:
     return next(f * power for f in (1, 2, 5, 10) if f * power * parts >= largest)
 
 
-def _rows(table: Table) -> list[tuple[str, list[tuple[str, Summary]]]]:
+class _Bar(msgspec.Struct, frozen=True):
+    """A cell that was measured."""
+
+    number: int
+    """Among the table's cells, from 0."""
+    column: str
+    cell: Summary
+
+
+def _rows(table: Table) -> list[tuple[str, list[_Bar]]]:
     """Return each row's name and its cells that were measured."""
+    numbers = itertools.count()
     return [
         (
             footnotes.row_title(table, row),
             [
-                (column, cell)
+                _Bar(number, column, cell)
                 for column, cell in zip(table.columns, row.cells, strict=True)
-                if cell and figure(table, cell)
+                if cell and (number := next(numbers)) is not None and figure(table, cell)
             ],
         )
         for row in table.rows
@@ -73,43 +110,49 @@ def _frame(table: Table, what: str, label: str) -> tuple[Drawing, float]:
     return drawing, 74
 
 
-def bars(table: Table) -> Drawing:
+def bars(table: Table, *, logarithmic: bool = False) -> Drawing:
     """Draw a bar for each measured cell, with its interval and the published figure."""
     title = VALUES[table.values[0]].title
     what = f"{title}, 95% interval"
     if table.reference:
         what += f"; ● {table.reference.title}"
     drawing, y = _frame(table, what, f"{table.title}: {title} of each cell with 95% intervals")
-    most = ceiling(table)
-    scale = _BAR / most
-    first = text.figures(table)[0]
-    for name, cells in _rows(table):
-        y += 22
-        drawing.text(8, y, name)
-        for tick in range(int(most / step(most)) + 1):
-            x = _LEFT + tick * step(most) * scale
-            drawing.line(x, y + 8, x, y + 8 + len(cells) * _STEP, "rule")
-            drawing.text(x, y, f"{tick * step(most):g}", "muted", anchor="middle")
-        y += 8
-        for column, cell in cells:
-            found = figure(table, cell)
-            assert found
-            middle = y + _STEP / 2
-            drawing.text(_LEFT - 8, middle + 4, column, "muted", anchor="end")
-            drawing.rect(_LEFT, y + 4, found.mean * scale, _STEP - 8, "accent")
-            end = max(found.mean, cell.reference or 0)
-            if ends := interval(found):
-                end = max(end, ends[1])
-                low, high = (_LEFT + one * scale for one in ends)
-                drawing.line(low, middle, high, middle, "ink")
-                drawing.line(low, middle - 4, low, middle + 4, "ink")
-                drawing.line(high, middle - 4, high, middle + 4, "ink")
-            if cell.reference is not None:
-                drawing.dot(_LEFT + cell.reference * scale, middle, "mark", radius=3.5)
-            words = " ".join(filter(None, (first.mean(cell), first.interval(cell))))
-            drawing.text(_LEFT + end * scale + 8, middle + 4, words)
-            y += _STEP
+    scale = _scale(table, logarithmic=logarithmic)
+    for place, (name, cells) in enumerate(_rows(table)):
+        with drawing.group(row=place):
+            y += 22
+            drawing.text(8, y, name)
+            for tick in scale.ticks:
+                x = _LEFT + scale.place(tick)
+                drawing.line(x, y + 8, x, y + 8 + len(cells) * _STEP, "rule")
+                drawing.text(x, y, f"{tick:g}", "muted", anchor="middle")
+            y += 8
+            for bar in cells:
+                with drawing.group(cell=bar.number):
+                    _bar(drawing, table, bar, scale, y)
+                y += _STEP
     return drawing
+
+
+def _bar(drawing: Drawing, table: Table, bar: _Bar, scale: _Scale, y: float) -> None:
+    """Draw a cell's figure, its interval and what was published of it, below y."""
+    estimate, published = figure(table, bar.cell), bar.cell.reference
+    assert estimate
+    middle = y + _STEP / 2
+    drawing.text(_LEFT - 8, middle + 4, bar.column, "muted", anchor="end")
+    drawing.rect(_LEFT, y + 4, scale.place(estimate.mean), _STEP - 8, "accent")
+    end = max(estimate.mean, published or 0)
+    if ends := interval(estimate):
+        end = max(end, ends[1])
+        low, high = (_LEFT + scale.place(value) for value in ends)
+        drawing.line(low, middle, high, middle, "ink")
+        drawing.line(low, middle - 4, low, middle + 4, "ink")
+        drawing.line(high, middle - 4, high, middle + 4, "ink")
+    if published is not None:
+        drawing.dot(_LEFT + scale.place(published), middle, "mark", radius=3.5)
+    first = text.figures(table)[0]
+    words = " ".join(filter(None, (first.mean(bar.cell), first.interval(bar.cell))))
+    drawing.text(_LEFT + scale.place(end) + 8, middle + 4, words)
 
 
 def heads(table: Table) -> Drawing:
@@ -124,22 +167,35 @@ def heads(table: Table) -> Drawing:
         drawing.rect(x, 52, 9, 9, role)
         drawing.text(x + 13, 60, role, "muted")
         x += 24 + 6.2 * len(role)
-    for title, cells in _rows(table):
-        y += 22
-        drawing.text(8, y, title)
-        y += 8
-        for column, cell in cells:
-            shares = evidence.shares_of_head(cell.evidence) if cell.evidence else None
-            drawing.text(_LEFT - 8, y + _STEP / 2 + 4, column, "muted", anchor="end")
-            at = float(_LEFT)
-            for role in HEADS if shares else ():
-                width = (shares or {})[role] * _BAR
-                drawing.rect(at, y + 3, width, _STEP - 6, role)
-                at += width
-            if shares:
-                drawing.text(at + 8, y + _STEP / 2 + 4, f"{1 - shares['idle']:.0%} at work")
-            y += _STEP
+    for place, (title, cells) in enumerate(_rows(table)):
+        with drawing.group(row=place):
+            y += 22
+            drawing.text(8, y, title)
+            y += 8
+            for bar in cells:
+                with drawing.group(cell=bar.number):
+                    _stack(drawing, bar, y)
+                y += _STEP
     return drawing
+
+
+def has_heads(table: Table) -> bool:
+    """Whether it is known of a cell what the heads did."""
+    return any(c.evidence and evidence.shares_of_head(c.evidence) for c in table.cells)
+
+
+def _stack(drawing: Drawing, bar: _Bar, y: float) -> None:
+    """Draw what the heads did while a cell was measured, below y."""
+    drawing.text(_LEFT - 8, y + _STEP / 2 + 4, bar.column, "muted", anchor="end")
+    counted = bar.cell.evidence
+    if not counted or (shares := evidence.shares_of_head(counted)) is None:
+        return
+    at = float(_LEFT)
+    for role in HEADS:
+        width = shares[role] * _BAR
+        drawing.rect(at, y + 3, width, _STEP - 6, role)
+        at += width
+    drawing.text(at + 8, y + _STEP / 2 + 4, f"{1 - shares['idle']:.0%} at work")
 
 
 def drift(samples: list[Sample], name: str) -> Drawing:
@@ -147,18 +203,18 @@ def drift(samples: list[Sample], name: str) -> Drawing:
 
     `name` is the figure's, one of wallab.record.values.
     """
-    found = [
+    measured = [
         (sample, figure)
         for sample in sorted(samples, key=lambda s: (s.round, s.position))
         if (figure := value_of(sample, name)) is not None and not sample.control
     ]
     by_cell: dict[tuple[str, ...], list[float]] = {}
-    for sample, figure in found:
+    for sample, figure in measured:
         by_cell.setdefault(tuple(sample.cell.values()), []).append(figure)
     means = {cell: statistics.fmean(figures) for cell, figures in by_cell.items()}
     values = [
         (sample, figure, figure / mean)
-        for sample, figure in found
+        for sample, figure in measured
         if (mean := means[tuple(sample.cell.values())])
     ]
     far = max([0.1, *(abs(value - 1) for _, _, value in values)])
@@ -191,12 +247,12 @@ def drift(samples: list[Sample], name: str) -> Drawing:
             drawing.line(x1, top, x1, top + inner, "rule")
         for place, (sample, figure, value) in enumerate(values[begin:end], begin):
             cell = ", ".join(sample.cell.values())
-            shown = f"{figure:.{VALUES[name].digits}f} {VALUES[name].title}"
+            words = f"{figure:.{VALUES[name].digits}f} {VALUES[name].title}"
             drawing.dot(
                 left + (place + 0.5) * room,
                 at(value),
                 "accent",
-                f"{cell}, round {number}: {shown}, {value - 1:+.1%}",
+                f"{cell}, round {number}: {words}, {value - 1:+.1%}",
             )
         drawing.line(x1, at(middle), x2, at(middle), "mark")
         if len(rounds) <= 12 or number % 5 == 0:

@@ -1,5 +1,7 @@
 """Small deterministic SVG drawings; whatever text is given stays text."""
 
+import contextlib
+from collections.abc import Iterator
 from html import escape
 
 LIGHT = {
@@ -30,6 +32,14 @@ class Drawing:
         self._label = escape(label)
         self._parts: list[str] = []
 
+    @contextlib.contextmanager
+    def group(self, **data: int) -> Iterator[None]:
+        """Keep what is drawn meanwhile together; a script finds it by its data, such as cell=3."""
+        names = "".join(f' data-{name}="{value}"' for name, value in data.items())
+        self._parts.append(f"<g{names}>")
+        yield
+        self._parts.append("</g>")
+
     def rect(self, x: float, y: float, width: float, height: float, role: str) -> None:
         """Draw a filled rectangle."""
         self._parts.append(
@@ -58,12 +68,12 @@ class Drawing:
         )
 
     def text(
-        self, x: float, y: float, shown: str, role: str = "ink", *, anchor: str = "start"
+        self, x: float, y: float, words: str, role: str = "ink", *, anchor: str = "start"
     ) -> None:
         """Write text; anchor is start, middle or end."""
         self._parts.append(
             f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" class="{role}">'
-            f"{escape(shown)}</text>"
+            f"{escape(words)}</text>"
         )
 
     def _element(self, head: str, style: str) -> str:

@@ -14,15 +14,17 @@
       chosen[axis] ??= new Set();
       if (box.checked) chosen[axis].add(box.value);
     }
-    const shown = cells.map((values) => values.every((value, axis) => chosen[axis].has(value)));
-    for (const one of document.querySelectorAll("[data-cell]")) {
-      const visible = shown[Number(one.dataset.cell)];
-      // A cell of the matrix keeps its place; its row goes if nothing in it is left.
-      if (one.tagName === "TD") one.classList.toggle("off", !visible);
-      else one.hidden = !visible;
+    const admitted = cells.map((values) => values.every((value, axis) => chosen[axis].has(value)));
+    for (const part of document.querySelectorAll("[data-cell]")) {
+      const visible = admitted[Number(part.dataset.cell)];
+      // A cell of the matrix, or of a drawing, keeps its place.
+      if (part.matches("td, g")) part.classList.toggle("off", !visible);
+      else part.hidden = !visible;
     }
     for (const row of document.querySelectorAll("[data-row]")) {
-      row.hidden = !row.querySelector("td[data-cell]:not(.off)");
+      const empty = !row.querySelector("[data-cell]:not(.off)");
+      if (row.matches("g")) row.classList.toggle("off", empty);
+      else row.hidden = empty;
     }
     for (const table of document.querySelectorAll(".matrix")) {
       [...table.tHead.rows[0].cells].forEach((head, column) => {
@@ -32,10 +34,7 @@
         for (const cell of [head, ...below]) cell.hidden = empty;
       });
     }
-    for (const group of document.querySelectorAll("[data-group]")) {
-      group.hidden = !group.querySelector("li:not([hidden])");
-    }
-    const count = shown.filter(Boolean).length;
+    const count = admitted.filter(Boolean).length;
     document.getElementById("shown").textContent =
       count === cells.length ? "" : `(${count} of ${cells.length} cells)`;
   }
@@ -79,7 +78,8 @@
   });
 
   document.getElementById("log").addEventListener("change", (event) => {
-    document.getElementById("bar-groups").classList.toggle("log", event.target.checked);
+    document.getElementById("linear").hidden = event.target.checked;
+    document.getElementById("logarithmic").hidden = !event.target.checked;
   });
 
   const cards = [...document.querySelectorAll("details.card")];
@@ -106,9 +106,9 @@
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("main details:not([open])")];
-    for (const one of closed) one.open = true;
+    for (const details of closed) details.open = true;
   });
   addEventListener("afterprint", () => {
-    for (const one of closed) one.open = false;
+    for (const details of closed) details.open = false;
   });
 })();
