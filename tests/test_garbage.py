@@ -45,6 +45,9 @@ modest = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
+# Every table, page and plot is made of each.
+few = settings(modest, max_examples=20)
+
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
 )
@@ -318,35 +321,35 @@ FEW = "".join(f"{line}\n" for line in EXAMPLE.read_text().splitlines()[:40])
 OVER_TIME_SAMPLE = (OVER_TIME / "samples.jsonl").read_text().splitlines()[0]
 
 
-@modest
+@few
 @given(mangled(MANIFEST))
 def test_manifest_mangled(tmp_path: Path, content: str) -> None:
     error = tabulated(a_run(tmp_path, content, FEW))
     assert not error or str(tmp_path / "manifest.json") in error or "reference" in error
 
 
-@modest
+@few
 @given(replaced(json.loads(MANIFEST)))
 def test_manifest_with_anything_in_it(tmp_path: Path, data: Any) -> None:
     error = tabulated(a_run(tmp_path, json.dumps(data), FEW))
     assert not error or str(tmp_path / "manifest.json") in error or "reference" in error
 
 
-@modest
+@few
 @given(renumbered(json.loads(MANIFEST)))
 def test_manifest_with_any_numbers(tmp_path: Path, data: Any) -> None:
     error = tabulated(a_run(tmp_path, json.dumps(data), FEW))
     assert not error or str(tmp_path / "manifest.json") in error
 
 
-@modest
+@few
 @given(renumbered(json.loads(SAMPLE)), renumbered(json.loads(SAMPLE)))
 def test_tables_of_any_numbers(tmp_path: Path, first: Any, last: Any) -> None:
     error = tabulated(a_run(tmp_path, MANIFEST, f"{json.dumps(first)}\n{FEW}{json.dumps(last)}\n"))
     assert not error or f"{tmp_path / 'samples.jsonl'}, line " in error
 
 
-@modest
+@few
 @given(renumbered(json.loads(OVER_TIME_SAMPLE)))
 def test_curves_of_any_numbers(tmp_path: Path, data: Any) -> None:
     plan = (OVER_TIME / "manifest.json").read_text()
@@ -354,7 +357,7 @@ def test_curves_of_any_numbers(tmp_path: Path, data: Any) -> None:
     assert not error or f"{tmp_path / 'samples.jsonl'}, line " in error
 
 
-@modest
+@few
 @given(replaced(json.loads(SAMPLE)))
 def test_tables_with_anything_in_a_sample(tmp_path: Path, data: Any) -> None:
     error = tabulated(a_run(tmp_path, MANIFEST, f"{FEW}{json.dumps(data)}\n"))

@@ -60,11 +60,11 @@ def take(page: Path, picture: Path, width: int, height: int) -> None:
             stderr=subprocess.PIPE,
         ) as child:
             try:
-                _, words = child.communicate(timeout=PATIENCE)
+                _, messages = child.communicate(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
                 raise MachineError(f"chromium took no picture in {PATIENCE:.0f} s") from None
         if not taken.exists():
-            last = words.decode(errors="replace").strip()[-500:]
+            last = messages.decode(errors="replace").strip()[-500:]
             raise MachineError(f"chromium took no picture: {last}")
         shutil.copyfile(taken, picture)
 
@@ -78,10 +78,10 @@ def command(run_name: str, picture: Path, width: int, height: int) -> None:
     """Write a picture of the top of RUN's report to PICTURE, as PNG."""
     if not picture.absolute().parent.is_dir():
         raise LabError(f"{picture}: there is no directory {picture.absolute().parent}")
-    found = tabulation.results_of(manifest.find(run_name))
+    results = tabulation.results_of(manifest.find(run_name))
     with tempfile.TemporaryDirectory(prefix="wal-lab-") as folder:
         page = Path(folder) / "report.html"
-        page.write_text(tabulation.render(found, "html"))
+        page.write_text(tabulation.render(results, "html"))
         take(page, picture, width, height)
     say(f"picture: {picture}")
 

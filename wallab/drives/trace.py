@@ -117,33 +117,43 @@ class TraceSummary(msgspec.Struct, frozen=True):
 
 def summarize(trace: Trace) -> TraceSummary:
     """Sum a trace up; LabError if there is nothing in it."""
-    found = trace.requests
-    if not found:
+    requests = trace.requests
+    if not requests:
         raise LabError("the trace has no requests in it")
-    rotate = sum(one.rotate for one in found)
-    of_kind = {kind: of for kind in _KINDS if (of := [one for one in found if one.kind == kind])}
-    writes = [one for one in of_kind.get("write", []) if "merged" not in one.flags]
-    for_writes = sum(one.rotate for one in writes)
+    rotate = sum(request.rotate for request in requests)
+    of_kind = {
+        kind: of
+        for kind in _KINDS
+        if (of := [request for request in requests if request.kind == kind])
+    }
+    writes = [request for request in of_kind.get("write", []) if "merged" not in request.flags]
+    for_writes = sum(request.rotate for request in writes)
     return TraceSummary(
-        seconds=(max(one.delivered for one in found) - min(one.arrival for one in found)) / 1e9,
+        seconds=(
+            max(request.delivered for request in requests)
+            - min(request.arrival for request in requests)
+        )
+        / 1e9,
         kinds={kind: _summarize_kind(of) for kind, of in of_kind.items()},
         head_waited_s=rotate / 1e9,
-        head_moved_s=sum(one.seek for one in found) / 1e9,
-        head_transferred_s=sum(one.transfer for one in found) / 1e9,
+        head_moved_s=sum(request.seek for request in requests) / 1e9,
+        head_transferred_s=sum(request.transfer for request in requests) / 1e9,
         revolutions_waited=rotate / trace.revolution_ns,
         revolutions_per_write=for_writes / trace.revolution_ns / len(writes) if writes else 0.0,
     )
 
 
-def _summarize_kind(found: list[Request]) -> KindSummary:
-    times = sorted((one.done - one.arrival) / 1e6 for one in found)
+def _summarize_kind(requests: list[Request]) -> KindSummary:
+    times = sorted((request.done - request.arrival) / 1e6 for request in requests)
     return KindSummary(
-        requests=len(found),
-        merged=sum("merged" in one.flags for one in found),
-        cached=sum("cached" in one.flags or "read-ahead" in one.flags for one in found),
-        fua=sum("fua" in one.flags for one in found),
-        failed=sum("failed" in one.flags for one in found),
-        bytes=512 * sum(one.count for one in found),
+        requests=len(requests),
+        merged=sum("merged" in request.flags for request in requests),
+        cached=sum(
+            "cached" in request.flags or "read-ahead" in request.flags for request in requests
+        ),
+        fua=sum("fua" in request.flags for request in requests),
+        failed=sum("failed" in request.flags for request in requests),
+        bytes=512 * sum(request.count for request in requests),
         mean_ms=statistics.fmean(times),
         p99_ms=times[min(len(times) - 1, len(times) * 99 // 100)],
         max_ms=times[-1],

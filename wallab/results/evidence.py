@@ -65,8 +65,8 @@ def of(samples: list[Sample], units: int = 1) -> Evidence:
         return [counters.get(name) for counters in drive]
 
     def seconds(name: str) -> float | None:
-        found = counted(name)
-        return None if None in found else sum(value or 0 for value in found) / 1e9
+        times = counted(name)
+        return None if None in times else sum(value or 0 for value in times) / 1e9
 
     return Evidence(
         writes_per_transaction=ratio(writes, transactions),
@@ -94,10 +94,10 @@ def of(samples: list[Sample], units: int = 1) -> Evidence:
     )
 
 
-def _count(number: float, one: str) -> str:
+def _count(number: float, noun: str) -> str:
     """Write a number of things: 13 commits, 2.1 writes, 1 page."""
-    shown = f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
-    return f"{shown} {one}" if shown == "1" else f"{shown} {one}s"
+    digits = f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
+    return f"{digits} {noun}" if digits == "1" else f"{digits} {noun}s"
 
 
 def turns(evidence: Evidence) -> bool:
@@ -119,17 +119,17 @@ def _sharing(evidence: Evidence, drive_writes: float, revolutions: float) -> str
     calls = f"{_count(writes, 'write')} of {each}"
     if revolutions >= 0.5:
         how = "page by page" if pages < 1.5 else "in several writes"
-        said = f"each commit waits {revolutions:.1f} revolutions: {how}, {calls}"
+        words = f"each commit waits {revolutions:.1f} revolutions: {how}, {calls}"
     elif drive_writes < 0.5 * writes:
-        said = (
+        words = (
             f"the kernel gathers the pages: {calls} a commit become {drive_writes:.2f} drive "
             f"writes{and_it}"
         )
     elif writes < 0.5:
-        said = f"{_count(1 / writes, 'commit')} share a write of {each}{and_it}"
+        words = f"{_count(1 / writes, 'commit')} share a write of {each}{and_it}"
     else:
-        said = f"{calls} a commit{of_it}"
-    return said
+        words = f"{calls} a commit{of_it}"
+    return words
 
 
 def _unflushed(evidence: Evidence, hits: float, drive_writes: float) -> str:
@@ -199,15 +199,15 @@ def explain(evidence: Evidence) -> tuple[str, ...]:
     if drive_writes < 0.001:
         idle = f", which was idle {heads['idle']:.0%} of the time" if heads else ""
         return (f"no commit waits for the WAL drive{idle}",)
-    said = []
+    sentences = []
     if revolutions is not None:
-        said.append(_sharing(evidence, drive_writes, revolutions))
-    said += [_doubling(evidence, drive_writes), _flushing(evidence)]
+        sentences.append(_sharing(evidence, drive_writes, revolutions))
+    sentences += [_doubling(evidence, drive_writes), _flushing(evidence)]
     if heads and not turns(evidence):
-        said.append(f"the drive was at work {heads['transferred']:.0%} of the time")
+        sentences.append(f"the drive was at work {heads['transferred']:.0%} of the time")
     elif heads:
-        said.append(
+        sentences.append(
             f"heads: {heads['waited']:.0%} waiting, {heads['moved']:.0%} moving, "
             f"{heads['transferred']:.0%} transferring"
         )
-    return tuple(filter(None, said))
+    return tuple(filter(None, sentences))

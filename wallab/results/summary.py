@@ -196,7 +196,7 @@ def summarize(plan: Manifest, samples: list[Sample], published: Reference | None
     for sample in sorted(samples, key=lambda s: (s.round, s.position)):
         if not sample.control:  # which is the same cell under another name
             groups.setdefault(_key(sample.cell), []).append(sample)
-    reasons = {_key(one.cell): one.reason for one in plan.not_applicable}
+    reasons = {_key(lacking.cell): lacking.reason for lacking in plan.not_applicable}
     return [
         _summary(
             plan, cell, groups, reasons.get(_key(cell)) or _method_lacks(plan, cell), published

@@ -12,14 +12,14 @@ from wallab.results.table import Table
 
 def _cuts(cell: Summary) -> list[int | None]:
     """Power cuts of the cell, and how many of them lost something."""
-    found = cell.durability
-    return [found.cuts, found.lost] if found else [None, None]
+    durability = cell.durability
+    return [durability.cuts, durability.lost] if durability else [None, None]
 
 
 def _figure(cell: Summary, name: str) -> tuple[float | None, float | None]:
     """Return the mean of one of the table's values, and half of its interval."""
-    found = cell.values.get(name)
-    return (found.mean, found.half_width) if found else (None, None)
+    estimate = cell.values.get(name)
+    return (estimate.mean, estimate.half_width) if estimate else (None, None)
 
 
 def render(table: Table) -> str:

@@ -47,16 +47,16 @@ _Read = Callable[[Summary], _Figure | None]
 
 def _line(title: str, role: str, row: Row, read: _Read) -> _Line:
     points = [
-        (place, found)
+        (place, figure)
         for place, cell in enumerate(row.cells)
-        if cell and (found := read(cell)) is not None
+        if cell and (figure := read(cell)) is not None
     ]
     return _Line(title, role, tuple(points))
 
 
 def _measured(name: str, cell: Summary) -> _Figure | None:
-    found = cell.values.get(name)
-    return _Figure(found.mean, interval(found)) if found else None
+    estimate = cell.values.get(name)
+    return _Figure(estimate.mean, interval(estimate)) if estimate else None
 
 
 def _ratio(cell: Summary) -> _Figure | None:
@@ -89,20 +89,20 @@ def _panels(table: Table, relative: bool) -> list[tuple[str, list[_Line]]]:
         ideal = VALUES[table.values[0]].ideal
         if ideal in table.values and not relative and not number:
             lines.append(_line("ideal", "muted", row, functools.partial(_measured, ideal)))
-    found = []
+    drawn = []
     for head, lines in panels.items():
         titles = (
             f"{axis_title(axis)} {table.value_title(axis, value)}"
             for axis, value in zip(table.row_axes[1:], head, strict=True)
         )
-        if shown := [line for line in lines if len(line.points) > 1]:
-            found.append((", ".join(titles), shown))
-    return found
+        if long := [line for line in lines if len(line.points) > 1]:
+            drawn.append((", ".join(titles), long))
+    return drawn
 
 
 def _apart(places: list[float], least: float) -> list[float]:
     """Move places that are too close to each other up, keeping their order."""
-    order = sorted(range(len(places)), key=lambda one: -places[one])
+    order = sorted(range(len(places)), key=lambda at: -places[at])
     moved = list(places)
     for before, after in itertools.pairwise(order):
         moved[after] = min(moved[after], moved[before] - least)
@@ -137,8 +137,8 @@ def along(table: Table) -> Drawing | None:
         end
         for _, lines in panels
         for line in lines
-        for _, found in line.points
-        for end in (found.value, *(found.ends or ()))
+        for _, figure in line.points
+        for end in (figure.value, *(figure.ends or ()))
     ]
     most = max(ends) or 1.0
     tick = step(most)
@@ -167,13 +167,15 @@ def along(table: Table) -> Drawing | None:
         labels = _apart([at(line.points[-1][1].value) for line in lines], 15)
         for order, (line, label) in enumerate(zip(lines, labels, strict=True)):
             aside = 3 * (order - (len(lines) - 1) / 2)  # so that intervals can be told apart
-            points = [(x0 + place * room + aside, at(one.value)) for place, one in line.points]
+            points = [
+                (x0 + place * room + aside, at(figure.value)) for place, figure in line.points
+            ]
             drawing.path(points, line.role)
-            for (x, y), (place, one) in zip(points, line.points, strict=True):
-                shown = f"{line.title}, {table.columns[place]}: {one.value:.3g}"
-                drawing.dot(x, y, line.role, shown, 3)
-                if one.ends:
-                    drawing.line(x, at(one.ends[1]), x, at(one.ends[0]), line.role)
+            for (x, y), (place, figure) in zip(points, line.points, strict=True):
+                words = f"{line.title}, {table.columns[place]}: {figure.value:.3g}"
+                drawing.dot(x, y, line.role, words, 3)
+                if figure.ends:
+                    drawing.line(x, at(figure.ends[1]), x, at(figure.ends[0]), line.role)
             x = x0 + line.points[-1][0] * room + 16
             drawing.dot(x, label, line.role, radius=3)
             drawing.text(x + 7, label + 4, line.title)
@@ -192,15 +194,15 @@ def _thinned(series: TimeSeries) -> list[tuple[float, float]]:
 
 def _full(own: list[Sample]) -> str:
     """Say when what has a limit reached it: the median of the samples."""
-    said = []
+    notes = []
     for name in dict.fromkeys(name for sample in own for name in sample.series):
-        found = [s.series[name] for s in own if name in s.series]
-        if any(one.limit is None for one in found):
+        curves = [s.series[name] for s in own if name in s.series]
+        if any(curve.limit is None for curve in curves):
             continue
-        times = [after for one in found if (after := one.full_after) is not None]
-        if len(times) * 2 > len(found):
-            said.append(f"full after {statistics.median(times):.1f} s")
-    return "; ".join(said)
+        times = [after for curve in curves if (after := curve.full_after) is not None]
+        if len(times) * 2 > len(curves):
+            notes.append(f"full after {statistics.median(times):.1f} s")
+    return "; ".join(notes)
 
 
 def _scales(samples: list[Sample], units: list[str]) -> tuple[float, dict[str, float]]:

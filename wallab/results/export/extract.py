@@ -114,13 +114,13 @@ def _ratio(cell: Summary, *, interval: bool) -> str:
 def _published(cell: Summary, name: str, first: bool, parts: tuple[Part, ...]) -> str:
     """Write what was published of the figure, in brackets."""
     figure = cell.references.get(name, cell.reference if first else None)
-    shown = []
+    words = []
     if "published" in parts and figure is not None:
-        shown.append(f"{figure:.{VALUES[name].digits}f}")
+        words.append(f"{figure:.{VALUES[name].digits}f}")
     ratio = cell.reference_relative if first and not cell.is_base else None
     if "published-ratio" in parts and ratio is not None:
-        shown.append(f"× {ratio:.2f}" if shown else f"{ratio:.2f}")
-    return f"[{' '.join(shown)}]" if shown else ""
+        words.append(f"× {ratio:.2f}" if words else f"{ratio:.2f}")
+    return f"[{' '.join(words)}]" if words else ""
 
 
 def _figure(cell: Summary, name: str, first: bool, parts: tuple[Part, ...]) -> str:
@@ -129,20 +129,20 @@ def _figure(cell: Summary, name: str, first: bool, parts: tuple[Part, ...]) -> s
     if estimate is None:
         return ("(N/A)" if cell.state == "N/A" else cell.state) if first else ""
     digits = VALUES[name].digits
-    shown = []
+    words = []
     if "mean" in parts:
         mark = "!" if first and (cell.warnings or cell.failed) else ""
-        shown.append(f"{estimate.mean:.{digits}f}{mark}")
+        words.append(f"{estimate.mean:.{digits}f}{mark}")
     if "half" in parts:
-        shown.append(_half(estimate, digits))
+        words.append(_half(estimate, digits))
     if first and ("ratio" in parts or "interval" in parts):
         ratio = _ratio(cell, interval="interval" in parts)
-        shown.append(f"× {ratio}" if ratio and shown else ratio or ("" if shown else "1"))
-    shown.append(_published(cell, name, first, parts))
+        words.append(f"× {ratio}" if ratio and words else ratio or ("" if words else "1"))
+    words.append(_published(cell, name, first, parts))
     mark = (
         f", {escape(cell.durability.mark)}" if first and "cuts" in parts and cell.durability else ""
     )
-    return " ".join(filter(None, shown)) + mark
+    return " ".join(filter(None, words)) + mark
 
 
 def lines_of(heads: list[str], left: int, rows: list[list[str]]) -> list[str]:
@@ -197,7 +197,7 @@ def render(table: Table, choice: Choice, run: str) -> str:
     left = [at for at, axis in enumerate(table.row_axes) if axis not in fixed]
     labels = [[_title(name)] if len(names) > 1 else [] for name in names]
 
-    def shown(cell: Summary | None, name: str) -> str:
+    def words(cell: Summary | None, name: str) -> str:
         if cell is None:
             return ""
         if name in COUNTED:
@@ -208,7 +208,7 @@ def render(table: Table, choice: Choice, run: str) -> str:
     for row in table.rows:
         titles = [table.value_title(table.row_axes[at], row.head[at]) for at in left]
         for label, name in zip(labels, names, strict=True):
-            figures = [shown(cell, name) for cell in row.cells]
+            figures = [words(cell, name) for cell in row.cells]
             rows.append([*map(escape, [*titles, *label]), *figures])
             titles = [""] * len(titles)
     columns = [table.value_title(table.columns_axis, column) for column in table.columns]

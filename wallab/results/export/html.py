@@ -124,7 +124,7 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("processor", f"{machine.cpu}, {machine.cpus} usable"),
                 ("memory", f"{machine.memory_kb / 1024**2:.1f} GB"),
                 ("governor", machine.governor or "not told"),
-                *((f"mitigation: {name}", said) for name, said in machine.mitigations.items()),
+                *((f"mitigation: {name}", state) for name, state in machine.mitigations.items()),
                 *machine.tuning.items(),
             ],
         ),
@@ -144,31 +144,31 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     for name, template in plan.templates.items():
         head = "Cluster" if len(plan.templates) == 1 else f"Cluster {name}"
-        plain = [(key, _shown(value)) for key, value in template.items() if type(value) is not dict]
+        plain = [(key, _words(value)) for key, value in template.items() if type(value) is not dict]
         groups.append((head, plain))
         groups += [
-            (f"{head}: {key}", [(word, _shown(item)) for word, item in value.items()])
+            (f"{head}: {key}", [(word, _words(item)) for word, item in value.items()])
             for key, value in template.items()
             if type(value) is dict
         ]
     if plan.mounts:
-        groups.append(("Mounts", [(drive, _shown(words)) for drive, words in plan.mounts.items()]))
+        groups.append(("Mounts", [(drive, _words(words)) for drive, words in plan.mounts.items()]))
     groups += [
         (f"Drive: {name}", sorted(parameters.items())) for name, parameters in plan.drives.items()
     ]
     for name, build in plan.builds.items():
-        told = msgspec.to_builtins(build, enc_hook=str)
-        shown = [(key, _shown(value)) for key, value in told.items() if value not in ("", [], {})]
-        groups.append((f"Server: {name}", shown))
+        facts = msgspec.to_builtins(build, enc_hook=str)
+        rows = [(key, _words(value)) for key, value in facts.items() if value not in ("", [], {})]
+        groups.append((f"Server: {name}", rows))
     return groups
 
 
-def _shown(value: Any) -> str:
+def _words(value: Any) -> str:
     """Write a value of a manifest for people."""
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_shown(one)}" for key, one in value.items())
+        return ", ".join(f"{key}: {_words(part)}" for key, part in value.items())
     if isinstance(value, list):
-        return " · ".join(map(_shown, value))
+        return " · ".join(map(_words, value))
     return str(value)
 
 
