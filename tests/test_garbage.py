@@ -495,3 +495,11 @@ def test_nested_too_deeply(tmp_path: Path) -> None:
     plan = MANIFEST.replace('"templates": {', f'"templates": {{"x": {{"y": {"[" * 9999}}}', 1)
     assert plan != MANIFEST
     assert "nested too deeply" in tabulated(a_run(tmp_path, plan, FEW))
+
+
+def test_sample_that_lasted_no_time(tmp_path: Path) -> None:
+    sample = json.loads(OVER_TIME_SAMPLE)
+    sample["figures"]["lasted_s"] = 0
+    sample["cpu_seconds"] = {"server": 1, "client": 1}
+    plan = (OVER_TIME / "manifest.json").read_text()
+    assert tabulated(a_run(tmp_path, plan, f"{json.dumps(sample)}\n")) == ""
