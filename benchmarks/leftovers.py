@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 
 from wallab import paths
+from wallab.errors import MachineError
 from wallab.machine import ledger, loop
 
 
@@ -18,6 +19,14 @@ def _stuck(process: psutil.Process) -> bool:
             if (task / "stat").read_text().rsplit(") ", 1)[1][0] != "Z":
                 return True
     return False
+
+
+def _records() -> list[Path]:
+    """Return the records of dead runs; all of them where another user ran the lab."""
+    try:
+        return ledger.dead()
+    except MachineError:  # their records are not followed, and none is expected
+        return [*paths.runtime().glob("*.json"), *paths.state().glob("*.json")]
 
 
 def leftovers() -> dict[str, list[str]]:
@@ -35,7 +44,7 @@ def leftovers() -> dict[str, list[str]]:
                   if loop.name_of(device).startswith(f"{runtime}/")],
         "mounts": [line for line in mounts if f"{runtime}/" in line],
         "processes": processes,
-        "folders": [str(one) for one in {*Path(runtime).glob("*"), *ledger.dead()}],
+        "folders": [str(path) for path in {*Path(runtime).glob("*"), *_records()}],
     }  # fmt: skip
 
 

@@ -399,7 +399,7 @@ def test_a_disk_that_another_run_uses_is_not_switched_under_it(
 # Records that cannot be trusted.
 
 
-DEEP = b"[" * 100_000
+DEEP = b'{"x": ' + b"[" * 100_000
 
 
 @pytest.mark.parametrize("lasting", [True, False])
@@ -585,6 +585,17 @@ def test_a_control_group_goes_with_what_is_in_it(
     assert sleeper.wait(60) == -signal.SIGKILL
     assert not group.path.exists()
     assert ledger.dead() == []
+
+
+@pytest.mark.stack
+def test_groups_of_one_name_are_apart() -> None:
+    """Process numbers, which names are made of, come again; and containers have the same."""
+    needs_groups()
+    owned = Ledger.open()
+    groups = [MemoryGroup("wal-lab-test-ledger", 64 << 20, owned) for _ in range(2)]
+    assert groups[0].path != groups[1].path
+    owned.close()
+    assert not any(group.path.exists() for group in groups)
 
 
 # Mounts.
