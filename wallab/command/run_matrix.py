@@ -147,6 +147,7 @@ def of_variants(experiment: Experiment, named: str | None, before: Manifest | No
 @click.option("--preset", default="quick", show_default=True, help="How much is measured.")
 @options.SOURCE
 @options.BUILD_SYSTEM
+@options.NO_SANDBOX
 @click.option(
     "--variants",
     metavar="NAME,NAME…",

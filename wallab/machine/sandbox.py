@@ -368,7 +368,7 @@ class Sandbox:
 
     def _kill_rest(self) -> None:
         """End what left the command's group, and wait for what ends with its namespace."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
             rest = self._group is not None and memorygroup.kill(self._group.path)
             if self.kind != "bwrap" and self.user is not None:
@@ -466,7 +466,10 @@ def _parents(place: Path) -> list[str]:
 
 
 def _kill_all_of(name: str) -> bool:
-    """Kill the processes of a user in this process namespace; return whether there were any."""
+    """Kill the processes of a user in this process namespace; return whether there were any.
+
+    Those count that are dead and not yet fetched: they are among the processes a user may have.
+    """
     number = pwd.getpwnam(name).pw_uid
     rest = False
     for file in Path("/proc").glob("[0-9]*/status"):
@@ -474,7 +477,7 @@ def _kill_all_of(name: str) -> bool:
             status = dict(
                 line.split(":", 1) for line in file.read_text().splitlines() if ":" in line
             )
-            own = len(status["NSpid"].split()) == 1 and status["State"].split()[0] != "Z"
+            own = len(status["NSpid"].split()) == 1
             if own and str(number) in status["Uid"].split():
                 os.kill(int(file.parent.name), signal.SIGKILL)
                 rest = True

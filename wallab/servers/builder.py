@@ -318,7 +318,7 @@ class Builder:
         try:
             for line in shop.box.lines(
                 treejob.command(job),
-                variables={"PYTHONPATH": str(paths.LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+                variables=treejob.variables(),
                 stdin=stdin or subprocess.DEVNULL,
             ):
                 words = (words + line)[-4096:]
