@@ -289,14 +289,16 @@ class Sandbox:
         self, command: Sequence[str | Path], cwd: Path, variables: dict[str, str]
     ) -> list[str]:
         """Return the command as it is run outside, so that it runs inside."""
-        limits = [f"--nproc={self.limits.processes}", f"--fsize={self._disk}", "--core=0"]
+        limits = [f"--fsize={self._disk}", "--core=0"]
+        if self.user or self.kind == "bwrap":  # else all that the user runs would count
+            limits.append(f"--nproc={self.limits.processes}")
         if self._group is None:
             limits.append(f"--data={self.limits.memory}")
         inner = ["prlimit", *limits, "--", *map(str, command)]
         home = "/tmp" if self.kind == "bwrap" else str(self.folder)  # noqa: S108 - its own
         # LANG decides nothing beside LC_ALL, but a compiler cache looks at it.
         words = {"LC_ALL": "C", "LANG": "C.UTF-8"}
-        known = {"HOME": home, **words, **environment(), **variables}
+        known = {"HOME": home, "TMPDIR": home, **words, **environment(), **variables}
         if self.kind == "bwrap":
             outer = _bwrap(self.user, self.limits.scratch)
             for place in _hidden():
