@@ -94,10 +94,38 @@ def test_command_gives_every_device() -> None:
         assert f"--device {device} " in container.command()
 
 
+def services() -> dict[str, list[str]]:
+    """The services of compose.yaml -> what is said of each, line by line."""
+    text = (paths.LAB / "compose.yaml").read_text()
+    parts = re.split(r"^  (\w+):$", text.partition("\nvolumes:")[0], flags=re.MULTILINE)
+    return {
+        name: [line.strip() for line in lines.splitlines() if line.strip()]
+        for name, lines in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
 def test_compose_gives_the_same_rights() -> None:
-    given = [line.strip() for line in (paths.LAB / "compose.yaml").read_text().splitlines()]
+    given = services()["lab"]
     assert "cap_add: [SYS_ADMIN]" in given
     assert [line[2:] for line in given if line.startswith("- /dev/")] == list(container.DEVICES)
+    assert "service: lab" in services()["patched"]
+
+
+def test_what_builds_in_compose_has_no_rights() -> None:
+    given = services()["builder"]
+    assert "network_mode: none" in given
+    assert 'security_opt: ["no-new-privileges:true"]' in given
+    words = ("cap_add", "privileged", "devices", "- /dev/", "extends", "apparmor", "pid:", "ports")
+    assert [line for line in given if line.startswith(words)] == []
+    # Neither does it see what others made: its own servers alone are kept.
+    assert [line for line in given if line.startswith("- ")] == ["- servers:/opt/wal-lab/build"]
+
+
+def test_packages_of_a_setup_are_there_before_the_lab() -> None:
+    """What the builder copies first is what the setup imports, and where it is."""
+    for name in re.findall(r"wallab/\S+\.py", DOCKERFILE):
+        assert (paths.LAB / name).is_file(), name
+    assert "wallab/machine/provision.py wallab/machine/" in DOCKERFILE
 
 
 def test_command_of_the_builder_keeps_its_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,8 @@ class Image:
     def line(self, *options: str | Path) -> list[str | Path]:
         """What starts a container, up to the image's command."""
         runtime = ("-e", f"WALLAB_RUNTIME={RUNTIME}")
-        return ["run", *self.engine.network, *runtime, *options, self.name]
+        network = () if "--network" in options else self.engine.network
+        return ["run", *network, *runtime, *options, self.name]
 
     def run(self, *options: str | Path, command: tuple[str | Path, ...] = ()) -> Result:
         """Run a container to its end."""
@@ -340,10 +341,12 @@ def test_own_patch_is_built_and_measured(builder_image: Image, shared: Path) -> 
     volume = f"wal-lab-test-{secrets.token_hex(4)}"
     kept = ("-v", f"{volume}:/opt/wal-lab/build")
     try:
-        built = builder_image.run(
-            *kept, "-v", f"{patch}:/patch:ro",
-            command=("build-variant", "--patch", "/patch", "--name", "foo"),
-        )  # fmt: skip
+        given = (*kept, "-v", f"{patch}:/patch:ro")
+        command: tuple[str, ...] = ("build-variant", "--patch", "/patch", "--name", "foo")
+        refused = builder_image.run(*given, command=command)
+        assert refused.returncode == 3
+        assert "--network none" in refused.stderr
+        built = builder_image.run("--network", "none", *given, command=command)
         assert built.returncode == 0, built.stderr
         assert "foo: PostgreSQL 18" in built.stdout
         command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")

@@ -143,6 +143,7 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
     help="Major version, directory, tarball, or DIRECTORY@REF of a local clone.",
 )
 @options.BUILD_SYSTEM
+@options.NO_SANDBOX
 @click.option(
     "--patch",
     "patches",

@@ -1,8 +1,11 @@
 """Options that several commands have, declared once."""
 
+import os
 from pathlib import Path
 
 import click
+
+from wallab.machine import sandbox
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -19,6 +22,21 @@ MATRIX = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Another matrix.toml.",
+)
+
+
+def _without_sandbox(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Set what whoever builds looks at."""
+    if given:
+        os.environ[sandbox.SETTING] = "1"
+
+
+NO_SANDBOX = click.option(
+    "--no-sandbox",
+    is_flag=True,
+    expose_value=False,
+    callback=_without_sandbox,
+    help="Build even where there is no sandbox: only for patches that you trust.",
 )
 
 OUTPUT = click.option(

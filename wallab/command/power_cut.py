@@ -48,6 +48,7 @@ GATE_FAILED = 1
 )
 @click.option("--seed", type=click.IntRange(0), help="Of all moments and of the order; else random")
 @options.SOURCE
+@options.NO_SANDBOX
 @click.option(
     "--jobs",
     type=click.IntRange(1),

@@ -71,6 +71,7 @@ def report_failed(table: Table, folder: Path) -> int:
 @click.option("--preset", help=f"How much is measured.  [default: {PRESET}]")
 @options.SOURCE
 @options.BUILD_SYSTEM
+@options.NO_SANDBOX
 @click.option(
     "--variants",
     callback=options.names_of,

@@ -288,14 +288,16 @@ class Sandbox:
         self, command: Sequence[str | Path], cwd: Path, variables: dict[str, str]
     ) -> list[str]:
         """Return the command as it is run outside, so that it runs inside."""
-        limits = [f"--nproc={self.limits.processes}", f"--fsize={self._disk}", "--core=0"]
+        limits = [f"--fsize={self._disk}", "--core=0"]
+        if self.user or self.kind == "bwrap":  # else all that the user runs would count
+            limits.append(f"--nproc={self.limits.processes}")
         if self._group is None:
             limits.append(f"--data={self.limits.memory}")
         inner = ["prlimit", *limits, "--", *map(str, command)]
         home = "/tmp" if self.kind == "bwrap" else str(self.folder)  # noqa: S108 - its own
         # LANG decides nothing beside LC_ALL, but a compiler cache looks at it.
         words = {"LC_ALL": "C", "LANG": "C.UTF-8"}
-        known = {"HOME": home, **words, **environment(), **variables}
+        known = {"HOME": home, "TMPDIR": home, **words, **environment(), **variables}
         if self.kind == "bwrap":
             outer = _bwrap(self.user, self.limits.scratch)
             for place in _hidden():
@@ -367,7 +369,7 @@ class Sandbox:
 
     def _kill_rest(self) -> None:
         """End what left the command's group, and wait for what ends with its namespace."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
             rest = self._group is not None and self._group.kill()
             if self.kind != "bwrap" and self.user is not None:
@@ -465,7 +467,10 @@ def _parents(place: Path) -> list[str]:
 
 
 def _kill_all_of(name: str) -> bool:
-    """Kill the processes of a user in this process namespace; return whether there were any."""
+    """Kill the processes of a user in this process namespace; return whether there were any.
+
+    Those count that are dead and not yet fetched: they are among the processes a user may have.
+    """
     number = pwd.getpwnam(name).pw_uid
     rest = False
     for file in Path("/proc").glob("[0-9]*/status"):
@@ -473,7 +478,7 @@ def _kill_all_of(name: str) -> bool:
             status = dict(
                 line.split(":", 1) for line in file.read_text().splitlines() if ":" in line
             )
-            own = len(status["NSpid"].split()) == 1 and status["State"].split()[0] != "Z"
+            own = len(status["NSpid"].split()) == 1
             if own and str(number) in status["Uid"].split():
                 os.kill(int(file.parent.name), signal.SIGKILL)
                 rest = True

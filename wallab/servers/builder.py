@@ -290,7 +290,7 @@ class Builder:
         try:
             for line in shop.box.lines(
                 treejob.command(job),
-                variables={"PYTHONPATH": str(paths.LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+                variables=treejob.variables(),
                 stdin=stdin or subprocess.DEVNULL,
             ):
                 words = (words + line)[-4096:]
@@ -371,6 +371,9 @@ class Builder:
             )
         errors = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
         tail = foreign.printable("\n  ".join(errors or lines[-15:]))
+        if any("fork: " in line or "Cannot fork" in line for line in lines):
+            most = sandbox.default_limits().processes
+            tail += f"\n(a build may have {most:,} processes and threads at a time)"
         step = " ".join(map(str, error.cmd[:2]))
         return LabError(f"building {variant}: “{step} …” failed:\n  {tail}\nThe whole log: {log}")
 

@@ -4,11 +4,14 @@ The lab itself never goes into a tree that a build can write: any name there may
 program is the lab's, but it runs as the build's user and where the build does.
 """
 
+import os
 import sys
+import sysconfig
 from pathlib import Path
 
 import msgspec
 
+from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.servers import source
@@ -54,6 +57,12 @@ class Task(msgspec.Struct, frozen=True):
 def command(job: Job) -> list[str]:
     """Return the command that does the job; it exits as the lab's commands do, with the reason."""
     return [sys.executable, "-P", "-m", __name__, jsonfile.dumps(Task(job)).decode()]
+
+
+def variables() -> dict[str, str]:
+    """Return what the command has to find in its environment: the lab and its packages."""
+    places = [str(paths.LAB), sysconfig.get_path("purelib")]
+    return {"PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def main() -> int:
