@@ -192,6 +192,7 @@ def test_what_lies_behind_a_link_is_not_of_the_tree(
     strange: tuple[Path, Path], tmp_path: Path
 ) -> None:
     clone, _ = strange
+    (clone / ".git" / "config").write_text("[core]\n repositoryformatversion = 0\n")
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a.c").write_text("private\n")

@@ -103,9 +103,9 @@ def resolve(name: str) -> Source:
 def _version(configure: str, where: str) -> str:
     """Return the version that a configure script states."""
     if "PostgreSQL" in configure[:2000]:
-        found = re.search(r"^PACKAGE_VERSION='(\d+[\w.]*)'$", configure, re.MULTILINE)
-        if found:
-            return found[1]
+        line = re.search(r"^PACKAGE_VERSION='(\d+[\w.]*)'$", configure, re.MULTILINE)
+        if line:
+            return line[1]
     raise LabError(
         f"source {where}: not a PostgreSQL source tree (its configure is not PostgreSQL's)"
     )
