@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
 
 _NO_CONFIGURATION = (
     "env",
@@ -28,13 +28,15 @@ _NO_PROGRAMS = (
 )
 
 
-def apply(*options: str) -> list[str]:
-    """Return the command that takes a diff (-p1) on standard input, in the folder of its tree.
+def apply(
+    text: bytes, *options: str, tree: Path | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run git apply with the diff (-p1) and return what it says; with a tree, apply it there.
 
     The tree is in no repository, wherever it lies and whatever was put into it.
     """
     apply = ("git", "apply", "-p1", "--whitespace=nowarn", *options, "-")
-    return [*_NO_CONFIGURATION, "GIT_DIR=/dev/null", *apply]
+    return _run([*_NO_CONFIGURATION, "GIT_DIR=/dev/null", *apply], text, tree)
 
 
 def files(tree: Path) -> list[bytes]:
@@ -95,8 +97,18 @@ def _objects(clone: Path, *arguments: str) -> bytes:
 
 
 def _output(command: list[str], clone: Path) -> bytes:
-    result = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
+    result = _run(command)
     if result.returncode:
         reason = result.stderr.decode(errors="replace").strip()
         raise LabError(f"source {clone}: git says: {reason}")
     return result.stdout
+
+
+def _run(
+    command: list[str], text: bytes = b"", cwd: Path | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command that begins with env(1), which says by 127 that there is no such program."""
+    result = subprocess.run(command, input=text, capture_output=True, cwd=cwd)
+    if result.returncode == 127:
+        raise MachineError("git is not installed; scripts/setup build installs it")
+    return result

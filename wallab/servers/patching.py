@@ -7,7 +7,6 @@ middle leaves nothing that the next start does not put right.
 import contextlib
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -137,9 +136,9 @@ class WorkTree:
         for number, patch in enumerate(patches):
             files = _files(patch)
             text = diff.with_prefix(files)
-            result = self._git(git.apply(), text)
+            result = git.apply(text, tree=self.path)
             if result.returncode:
-                reversible = self._git(git.apply("--reverse", "--check"), text)
+                reversible = git.apply(text, "--reverse", "--check", tree=self.path)
                 self.restore()
                 places = _places(result.stderr.decode(errors="replace"), files, patch)
                 if not reversible.returncode:
@@ -149,9 +148,6 @@ class WorkTree:
                     f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}"
                     f"{f' with {before} applied' if before else ''}: {places}"
                 )
-
-    def _git(self, command: list[str], text: bytes) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(command, cwd=self.path, input=text, capture_output=True)
 
 
 def _only_for_tests(name: str) -> bool:
