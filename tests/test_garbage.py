@@ -1,5 +1,6 @@
 """Whatever a file holds, reading it gives an error that says so, or a right answer."""
 
+import hashlib
 import json
 import tomllib
 from pathlib import Path
@@ -19,7 +20,7 @@ from wallab.record.ownvariant import OwnPatch, OwnVariant
 from wallab.record.samples import Sample, SampleFile
 from wallab.results import summary, table, tabulation
 from wallab.results.export import text
-from wallab.servers import checkresult, prebuilt, source
+from wallab.servers import checkresult, debian, prebuilt, source
 from wallab.servers.checkresult import Check
 from wallab.servers.patching import Touched, WorkTree
 from wallab.servers.source import Source
@@ -238,8 +239,8 @@ def test_series_that_nothing_can_be_chosen_from(
 
 RECORDS: dict[str, tuple[Any, Any]] = {
     "source": (
-        Source("tarball", Path("x.tar"), "18.6", "0a", official=True),
-        lambda file: jsonfile.read(file, Source, "remove it"),
+        Source("tarball", Path("x.tar"), "18.6", hashlib.sha256(b"").hexdigest(), official=True),
+        lambda _: source.resolve("18").label,
     ),
     "own variant": (
         OwnVariant("x", "stock", (OwnPatch("p", "1", "0", "s", "a", Path("p")),), "2026"),
@@ -256,7 +257,7 @@ RECORDS: dict[str, tuple[Any, Any]] = {
     ),
 }
 PLACES = {
-    "source": "18.json",
+    "source": "sources/18.json",
     "own variant": "variants/x/variant.json",
     "touched": "tree.touched.json",
     "check": "checks/18.6/x/result.json",
@@ -266,9 +267,16 @@ PLACES = {
 
 def record(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any, bytes]:
     """The place of such a record, how it is read, and what is right in it."""
-    monkeypatch.setattr(paths, "BUILD", folder)
     file = folder / PLACES[kind]
     file.parent.mkdir(parents=True, exist_ok=True)
+    (file.parent / "x.tar").touch()
+
+    def fetch(*_: object) -> Path:
+        raise LabError(f"{file}: its tarball is fetched anew")
+
+    monkeypatch.setattr(paths, "BUILD", folder)
+    monkeypatch.setattr(debian, "fetch", fetch)
+    monkeypatch.setenv("WALLAB_CACHE", str(folder))
     (folder / "tree").mkdir(exist_ok=True)
     value, read = RECORDS[kind]
     return file, read, jsonfile.dumps(value)

@@ -667,11 +667,13 @@ import os, signal
 from wallab.servers import checks
 class Server:
     class build: variant = version = build_system = ""
-def kit(builder, server, patches, suites, ledger):
-    print(checks._scratch(ledger), flush=True)
+class Builder:
+    def trusts(self, patches): return True
+def fill(kit, builder, server, patches, suites):
+    print(kit.parent, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-checks._kit = kit
-checks.check(None, Server, [], ())
+checks._fill = fill
+checks.check(Builder(), Server, [], ())
 """
 
 

@@ -13,7 +13,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.servers import diff, patchfile
 
@@ -186,8 +186,8 @@ BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nL
         (DIFF.replace("src/x.c", "src/../../x.c"), "leads out of the tree"),
         (DIFF.replace("src/x.c", "src/.GIT/config"), "leads out of the tree"),
         ("diff --git a/x b/y\ncopy from x\ncopy to /etc/y\n", "leads out of the tree"),
-        (DIFF.replace("src/x.c", "src/\033[2Jx.c"), "a file's name is no text in UTF-8"),
-        (DIFF.encode().replace(b"src/x.c", b"src/\xff.c"), "a file's name is no text in UTF-8"),
+        (DIFF.replace("src/x.c", "src/\033[2Jx.c"), "a file's name is no printable UTF-8"),
+        (DIFF.encode().replace(b"src/x.c", b"src/\xff.c"), "a file's name is no printable UTF-8"),
         (DIFF.replace("-1,2", f"-1,{'2' * 5000}"), "src/x.c: hunk 1 is cut off or damaged"),
         (DIFF.replace("-1,2", f"-{'1' * 5000},2"), "src/x.c: hunk 1 is cut off or damaged"),
         (b"\x1f\x8bnot gzip", "foo.patch: "),
@@ -236,7 +236,7 @@ def test_attachment_whose_compression_is_damaged(tmp_path: Path, damage: str) ->
 def test_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     file = tmp_path / os.fsdecode(b"\xff.patch")
     file.write_text(DIFF)
-    with pytest.raises(LabError, match=r"no text in UTF-8; rename it"):
+    with pytest.raises(LabError, match=r"not in UTF-8; rename it"):
         patchfile.read(file)
 
 
@@ -266,6 +266,14 @@ def test_mail_with_damaged_headers(headers: list[tuple[str, list[bytes]]]) -> No
         with contextlib.suppress(LabError):
             for patch in patchfile.read(Path(file.name)):
                 jsonfile.dumps([patch.name, patch.subject, patch.author])
+
+
+def test_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = given(tmp_path, DIFF)
+    (tmp_path / "env").symlink_to("/usr/bin/env")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="git is not installed; scripts/setup build"):
+        patchfile.read(file)
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:

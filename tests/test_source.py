@@ -1,6 +1,7 @@
 """Sources by every kind of name, and names that are none."""
 
 import http.server
+import os
 import shutil
 import subprocess
 import tarfile
@@ -15,7 +16,7 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files.strict import read_toml
-from wallab.servers import debian, source
+from wallab.servers import debian, git, source
 from wallab.servers.source import Source
 
 CONFIGURE = """#! /bin/sh
@@ -94,6 +95,118 @@ def test_git_ref(small_tree: Path, tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "src" / "a.c").read_text() == "int a;\n"
     with pytest.raises(LabError, match="nosuchref"):
         source.resolve(f"{small_tree}@nosuchref")
+
+
+def commands(folder: Path) -> str:
+    """A clone's configuration in which everything that can name a program does.
+
+    Each leaves a file in the folder.
+    """
+
+    def touch(name: str) -> str:
+        return f'"touch {folder}/{name}; cat"'
+
+    return (
+        f"[core]\n fsmonitor = {touch('fsmonitor')}\n pager = {touch('pager')}\n"
+        f" sshCommand = {touch('ssh')}\n hooksPath = {folder}/hooks\n editor = {touch('editor')}\n"
+        f" alternateRefsCommand = {touch('refs')}\n worktree = /\n"
+        f'[filter "x"]\n smudge = {touch("smudge")}\n clean = {touch("clean")}\n required\n'
+        f'[diff "x"]\n textconv = {touch("textconv")}\n command = {touch("command")}\n'
+        f"[diff]\n external = {touch('external')}\n"
+        f'[tar "tar"]\n command = {touch("tar")}\n'
+        f'[alias]\n archive = "!touch {folder}/alias"\n'
+        f'[protocol "ext"]\n allow = always\n[extensions]\n partialClone = origin\n'
+        f'[remote "origin"]\n promisor = true\n url = "ext::touch {folder}/fetched"\n'
+    )
+
+
+@pytest.fixture
+def strange(small_tree: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A clone of another user's, and a folder that shows which of its commands ran."""
+    marks = tmp_path / "marks"
+    (marks / "hooks").mkdir(parents=True)
+    for hook in (
+        "post-index-change",
+        "fsmonitor-watchman",
+        "post-checkout",
+        "reference-transaction",
+    ):
+        (marks / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {marks}/{hook}\n")
+        (marks / "hooks" / hook).chmod(0o755)
+    (small_tree / ".gitattributes").write_text("* filter=x diff=x\n")
+    git = ["git", "-C", str(small_tree), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    config = small_tree / ".git" / "config"
+    config.write_text(
+        config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 1")
+        + commands(marks)
+    )
+    # All is looked at anew, so that filters and hooks would have their turn.
+    (small_tree / "src" / "a.c").write_text("int a;\n")
+    if os.geteuid() == 0:
+        for path in (small_tree, *small_tree.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+    return small_tree, marks
+
+
+def ran(marks: Path) -> list[str]:
+    """Which of the commands ran."""
+    return sorted(path.name for path in marks.iterdir() if path.name != "hooks")
+
+
+@pytest.mark.parametrize("ref", ["", "@main", "@HEAD"])
+def test_clone_of_a_stranger_runs_nothing(
+    strange: tuple[Path, Path], tmp_path: Path, ref: str
+) -> None:
+    clone, marks = strange
+    found = source.resolve(f"{clone}{ref}")
+    source.unpack(found, tmp_path / "copy")
+    assert ran(marks) == []
+    assert (tmp_path / "copy" / "src" / "a.c").read_text() == "int a;\n"
+    assert not (tmp_path / "copy" / ".git").exists()
+
+
+def test_clone_that_lacks_objects_fetches_nothing(
+    strange: tuple[Path, Path], tmp_path: Path
+) -> None:
+    clone, marks = strange
+    for path in (clone / ".git" / "objects").glob("??"):
+        shutil.rmtree(path)
+    with pytest.raises(LabError, match="no such ref"):
+        source.resolve(f"{clone}@main")
+    assert ran(marks) == []
+
+
+def test_state_of_a_clone(strange: tuple[Path, Path]) -> None:
+    clone, marks = strange
+    commit, changed = git.state(clone)
+    assert (len(commit), changed) == (40, False)
+    assert set(ran(marks)) <= {"clean"}
+    (clone / "src" / "a.c").write_text("int b;\n")
+    assert git.state(clone) == (commit, True)
+
+
+def test_what_lies_behind_a_link_is_not_of_the_tree(
+    strange: tuple[Path, Path], tmp_path: Path
+) -> None:
+    clone, _ = strange
+    (clone / ".git" / "config").write_text("[core]\n repositoryformatversion = 0\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.c").write_text("private\n")
+    shutil.rmtree(clone / "src")
+    (clone / "src").symlink_to(outside)
+    source.unpack(source.resolve(str(clone)), tmp_path / "copy")
+    assert (tmp_path / "copy" / "src").readlink() == outside
+    assert (outside / "a.c").read_text() == "private\n"
+
+
+def test_tree_with_a_pipe_in_it(small_tree: Path) -> None:
+    os.mkfifo(small_tree / "pipe")
+    with pytest.raises(LabError, match=r"cannot be read: .*/pipe: no plain file"):
+        source.resolve(str(small_tree))
 
 
 def test_no_such_source() -> None:

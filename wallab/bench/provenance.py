@@ -2,15 +2,16 @@
 
 import os
 import platform
-import subprocess
 from pathlib import Path
 
 from wallab import __version__, paths
 from wallab.drives import real
+from wallab.errors import LabError
 from wallab.record import axes
 from wallab.record.driveprofile import profile
 from wallab.record.experiment import Experiment
 from wallab.record.manifest import Machine
+from wallab.servers import git
 
 _TUNING = {
     "clocksource": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -65,19 +66,13 @@ def machine() -> Machine:
 
 def lab_state() -> dict[str, str]:
     """Return the lab's version, its commit and whether its files differ from that."""
-    git = ["git", "-c", f"safe.directory={paths.LAB}", "-C", str(paths.LAB)]
-
-    def ask(*arguments: str) -> str:
-        try:
-            result = subprocess.run([*git, *arguments], capture_output=True, text=True)
-        except OSError:
-            return ""
-        return result.stdout.strip() if result.returncode == 0 else ""
-
-    changed = ask("status", "--porcelain", "--untracked-files=no")
+    try:
+        commit, changed = git.state(paths.LAB)
+    except LabError:  # a copy without its history, or a machine without git
+        commit, changed = "", False
     return {
         "version": __version__,
-        "commit": ask("rev-parse", "HEAD") or os.environ.get("WALLAB_REVISION", ""),
+        "commit": commit or os.environ.get("WALLAB_REVISION", ""),
         "changed": "yes" if changed else "no",
     }
 

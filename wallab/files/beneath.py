@@ -34,7 +34,8 @@ def _folder(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int,
         for folder in folders:
             _check(folder)
             if make:
-                _make(folder, descriptor)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=descriptor)
             below = _open_folder(folder, descriptor)
             os.close(descriptor)
             descriptor = below
@@ -52,17 +53,6 @@ def _open_folder(folder: str, within: int) -> int:
             # Nothing is below a plain file, and nothing leads elsewhere.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder) from None
         raise
-
-
-def _make(folder: str, within: int) -> None:
-    """Make a folder, of the same owner as that which it is in."""
-    try:
-        os.mkdir(folder, dir_fd=within)
-    except FileExistsError:
-        return
-    if os.geteuid() == 0:
-        owner = os.fstat(within)
-        os.chown(folder, owner.st_uid, owner.st_gid, dir_fd=within, follow_symlinks=False)
 
 
 def _check(part: str) -> None:
@@ -85,18 +75,12 @@ def read(root: Path, name: str) -> Content | None:
 
 
 def write(root: Path, name: str, content: Content) -> None:
-    """Put the file there instead of what has its name, with the folders on the way to it.
-
-    It is changed now, and belongs to whom its folder belongs to.
-    """
+    """Put the file there, changed now, instead of what has its name, with the folders above it."""
     with _folder(root, name, make=True) as (folder, last):
         _remove(last, folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(last, flags, 0o600, dir_fd=folder), "wb") as stream:
             stream.write(content.bytes)
-            if os.geteuid() == 0:
-                owner = os.fstat(folder)
-                os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
             os.fchmod(stream.fileno(), content.mode)
 
 

@@ -40,7 +40,7 @@ def archives(etc: Path = Path("/etc/apt")) -> list[tuple[str, str]]:
 
     Only entries whose suite is one of Debian's count; security and updates are other archives.
     """
-    found: list[tuple[str, str]] = []
+    addresses: list[tuple[str, str]] = []
     parts = etc / "sources.list.d"
     for file in sorted(parts.glob("*.sources")):
         for stanza in _stanzas(file.read_text(errors="replace")):
@@ -49,7 +49,7 @@ def archives(etc: Path = Path("/etc/apt")) -> list[tuple[str, str]]:
                 continue
             signed = stanza.get("signed-by", "")
             options = f"[signed-by={signed}]" if signed.startswith("/") else ""
-            found += [(address, options) for address in stanza.get("uris", "").split()]
+            addresses += [(address, options) for address in stanza.get("uris", "").split()]
     entry = re.compile(r"^\s*deb(?:-src)?\s+(\[[^\]]*\])?\s*(\S+)\s+(\S+)\s", re.MULTILINE)
     for file in [etc / "sources.list", *sorted(parts.glob("*.list"))]:
         if not file.is_file():
@@ -57,8 +57,8 @@ def archives(etc: Path = Path("/etc/apt")) -> list[tuple[str, str]]:
         for options, address, suite in entry.findall(file.read_text(errors="replace")):
             if suite in (*SUITES, "stable", "testing", "unstable"):
                 key = re.search(r"signed-by=(\S+?)[\s\]]", options)
-                found.append((address, f"[signed-by={key[1]}]" if key else ""))
-    return list(dict.fromkeys(found))
+                addresses.append((address, f"[signed-by={key[1]}]" if key else ""))
+    return list(dict.fromkeys(addresses))
 
 
 def apt(home: Path, *command: str) -> str:

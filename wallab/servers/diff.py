@@ -1,7 +1,6 @@
 """Unified diffs: which files they touch, as git reads them, and whether they are whole."""
 
 import re
-import subprocess
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -170,14 +169,13 @@ def touched(files: list[FileDiff], where: str) -> list[list[str]]:
         if not {"", ".", ".."}.isdisjoint(parts) or ".git" in (part.lower() for part in parts):
             raise LabError(f"patch {where}: leads out of the tree: {name}")
         if not name.isprintable():
-            raise LabError(f"patch {where}: a file's name is no text in UTF-8: {name!a}")
+            raise LabError(f"patch {where}: a file's name is no printable UTF-8: {name!a}")
     return pairs
 
 
 def _names(text: bytes, where: str, *options: str) -> list[str]:
     """Return a path for each file of the diff."""
-    command = git.apply("--numstat", "-z", *options)
-    result = subprocess.run(command, input=text, capture_output=True)
+    result = git.apply(text, "--numstat", "-z", *options)
     if result.returncode:
         reason = result.stderr.decode(errors="replace").strip().removeprefix("error: ")
         raise LabError(f"patch {where}: git does not take it: {reason}")

@@ -42,10 +42,11 @@ def read(file: Path) -> list[GivenPatch]:
     too), a mail with patches attached, unified diffs with and without a prefix (-p1, -p0), and
     any of these compressed by gzip. LabError, which names the file, for everything else.
     """
-    if not str(file).isprintable():
-        raise LabError(f"patch {str(file)!a}: the name of the file is no text in UTF-8; rename it")
     try:
+        str(file).encode()
         text = _unpacked(file.read_bytes(), str(file))
+    except UnicodeEncodeError:
+        raise LabError(f"patch {str(file)!a}: the file's name is not in UTF-8; rename it") from None
     except OSError as error:
         raise LabError(f"patch {file}: {error.strerror}") from None
     if not text.strip():

@@ -7,8 +7,6 @@ middle leaves nothing that the next start does not put right.
 import contextlib
 import re
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,20 +18,12 @@ from wallab.servers import diff, git
 from wallab.servers.diff import FileDiff
 from wallab.servers.patches import Patch
 
-Run = Callable[[list[str], Path, bytes], "subprocess.CompletedProcess[bytes]"]
-"""Runs a command in a folder with that standard input, and gives back what it wrote."""
-
 
 class Touched(msgspec.Struct):
     """What the patches of a tree touched: files that were there, and files that were not."""
 
     changed: list[str]
     added: list[str]
-
-
-def run(command: list[str], cwd: Path, text: bytes) -> "subprocess.CompletedProcess[bytes]":
-    """Run a command as this user, as nothing else is asked for."""
-    return subprocess.run(command, cwd=cwd, input=text, capture_output=True)
 
 
 def _files(patch: Patch) -> list[FileDiff]:
@@ -56,13 +46,12 @@ def touched_files(patch: Patch) -> list[str]:
 class WorkTree:
     """A copy of a source tree whose patches come and go.
 
-    The tree is at `path`; beside it lies what is needed to take the patches back. Commands that
-    write in the tree go through `run`; nothing else here follows a link that is in the tree.
+    The tree is at `path`; beside it lies what is needed to take the patches back. No link that is
+    in the tree is followed.
     """
 
-    def __init__(self, path: Path, run: Run = run) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._run = run
         self._saved = path.with_name(path.name + ".saved")
         self._record = path.with_name(path.name + ".touched.json")
 
@@ -147,9 +136,9 @@ class WorkTree:
         for number, patch in enumerate(patches):
             files = _files(patch)
             text = diff.with_prefix(files)
-            result = self._run(git.apply(), self.path, text)
+            result = git.apply(text, tree=self.path)
             if result.returncode:
-                reversible = self._run(git.apply("--reverse", "--check"), self.path, text)
+                reversible = git.apply(text, "--reverse", "--check", tree=self.path)
                 self.restore()
                 places = _places(result.stderr.decode(errors="replace"), files, patch)
                 if not reversible.returncode:

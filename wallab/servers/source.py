@@ -17,17 +17,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO
 
 import msgspec
 
 from wallab import paths
 from wallab.errors import LabError, MachineError
-from wallab.files import jsonfile
+from wallab.files import beneath, jsonfile
 from wallab.files.strict import read_toml
 from wallab.machine import container
-from wallab.servers import debian, prebuilt
+from wallab.servers import debian, git, prebuilt
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -106,9 +106,9 @@ def resolve(name: str) -> Source:
 def _version(configure: str, where: str) -> str:
     """Return the version that a configure script states."""
     if "PostgreSQL" in configure[:2000]:
-        found = re.search(r"^PACKAGE_VERSION='(\d+[\w.]*)'$", configure, re.MULTILINE)
-        if found:
-            return found[1]
+        line = re.search(r"^PACKAGE_VERSION='(\d+[\w.]*)'$", configure, re.MULTILINE)
+        if line:
+            return line[1]
     raise LabError(
         f"source {where}: not a PostgreSQL source tree (its configure is not PostgreSQL's)"
     )
@@ -126,55 +126,55 @@ def _directory(path: Path) -> Source:
         raise LabError(f"source {path}: was built in place; run “make distclean” in it first")
     digest = hashlib.sha256()
     for file in _files(path):
-        digest.update(os.fsencode(file.relative_to(path)) + b"\0")
-        if file.is_symlink():
-            digest.update(os.fsencode(file.readlink()))
-        else:
-            try:
-                with file.open("rb") as stream:
-                    content = hashlib.file_digest(stream, "sha256")
-            except OSError as error:
-                raise LabError(f"source {path}: cannot be read: {error}") from None
-            digest.update(content.digest() + bytes([file.stat().st_mode & 0o100 != 0]))
+        name = os.fsencode(file.relative_to(path))
+        digest.update(name + b"\0")
+        try:
+            if file.is_symlink():
+                digest.update(os.fsencode(file.readlink()))
+            elif content := beneath.read(path, os.fsdecode(name)):
+                digest.update(hashlib.sha256(content.bytes).digest())
+                digest.update(bytes([content.mode & 0o100 != 0]))
+        except OSError as error:
+            raise LabError(f"source {path}: cannot be read: {file}: {error.strerror}") from None
     return Source("directory", path, version, digest.hexdigest())
 
 
 def _files(path: Path) -> Iterator[Path]:
     """The tree's files in order: what git would commit in a work tree, else all."""
-    if (path / ".git").exists():
-        listed = _git_output(path, "ls-files", "-z", "-co", "--exclude-standard")
-        for entry in sorted(set(listed.split(b"\0"))):
-            file = path / os.fsdecode(entry)
-            if entry and (file.is_symlink() or file.is_file()):
-                yield file
+    if not (path / ".git").exists():
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            for name in sorted(names):
+                yield Path(folder) / name
         return
-    for folder, folders, names in os.walk(path):
-        folders.sort()
-        for name in sorted(names):
-            yield Path(folder) / name
+    true = {path}
+    for entry in git.files(path):
+        inner = PurePosixPath(os.fsdecode(entry))
+        if inner.is_absolute() or ".." in inner.parts:
+            raise LabError(f"source {path}: git names what is outside of it: {str(inner)!a}")
+        file = path / inner
+        # What lies behind a link is gone for git.
+        if _without_links(file.parent, true) and (file.is_symlink() or file.is_file()):
+            yield file
 
 
-def _git_output(path: Path, *arguments: str) -> bytes:
-    # A user's own clone may belong to somebody else than root; only reading happens here.
-    result = subprocess.run(
-        ["git", "-c", f"safe.directory={path}", "-C", str(path), *arguments],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-    )
-    if result.returncode:
-        raise LabError(f"source {path}: git says: {result.stderr.decode(errors='replace').strip()}")
-    return result.stdout
+def _without_links(folder: Path, true: set[Path]) -> bool:
+    """Whether no part of the folder's path is a link, below those that are known to be `true`."""
+    if folder in true:
+        return True
+    if folder == folder.parent or folder.is_symlink() or not _without_links(folder.parent, true):
+        return False
+    true.add(folder)
+    return True
 
 
 def _git(path: Path, ref: str) -> Source:
     try:
-        commit = _git_output(path, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+        identity = git.commit(path, ref)
     except LabError:
         raise LabError(f"source {path}@{ref}: the clone has no such ref") from None
-    # git repeats its separator.
-    identity = commit.decode().split()[-1]
     try:
-        configure = _git_output(path, "show", f"{identity}:configure")
+        configure = git.content(path, identity, "configure")
     except LabError:
         raise LabError(
             f"source {path}@{ref}: not a PostgreSQL source tree (no configure)"
@@ -285,9 +285,7 @@ def packed(source: Source) -> Iterator[BinaryIO]:
     # With its own top folder, as tarballs have.
     with tempfile.TemporaryFile() as archive:
         if source.kind == "git":
-            archive.write(
-                _git_output(source.location, "archive", "--prefix=tree/", source.identity)
-            )
+            archive.write(git.archive(source.location, source.identity, "--prefix=tree/"))
         else:
             with tarfile.open(fileobj=archive, mode="w") as packing:
                 for file in _files(source.location):
