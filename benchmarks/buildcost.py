@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
     """The variants that were built; the others were up to date."""
 
 
-class Cost(msgspec.Struct, frozen=True):
+class BuildCost(msgspec.Struct, frozen=True):
     """What was measured; the first step is one cold build."""
 
     steps: tuple[Step, ...]
@@ -71,7 +71,7 @@ def edited(patch: bytes) -> bytes:
 
 def measure(
     maker: Maker, variants: Variants, home: Path, forget: Callable[[], None] | None = None
-) -> Cost:
+) -> BuildCost:
     """Build the variants, stock first; the maker has built nothing yet.
 
     `home` is a folder for copies. With `forget`, which makes the maker's caches as they were
@@ -105,17 +105,17 @@ def measure(
         },
     )
     if not forget:
-        return Cost(tuple(steps))
+        return BuildCost(tuple(steps))
     shutil.rmtree(maker.folder)
     forget()
     build("all once more, cold", variants)
-    return Cost(
+    return BuildCost(
         tuple(steps),
         {name: installed.unexpected(first / name, maker.folder / name) for name in variants},
     )
 
 
-def text(cost: Cost) -> str:
+def text(cost: BuildCost) -> str:
     """Write the cost for people: seconds, share of one cold stock build, and what was built."""
     stock = cost.steps[0].seconds
     rows = [(step.name, step.seconds, ", ".join(step.built) or "–") for step in cost.steps]

@@ -20,7 +20,7 @@ from wallab.record import series
 from wallab.servers import buildsystem, checkresult, ownvariant, suite
 from wallab.servers import checks as checking
 from wallab.servers.builder import Builder, Server
-from wallab.servers.checkresult import Check, Run
+from wallab.servers.checkresult import Check, SuiteRun
 from wallab.servers.patches import Patch, patches_of
 from wallab.servers.source import Source
 from wallab.servers.suite import Job, Result
@@ -279,7 +279,7 @@ def test_results_of_other_suites_stay(tmp_path: Path) -> None:
     assert keep(tmp_path, first) == first
     both = keep(tmp_path, one_check("key", 2.0, other))
     assert both.tests == (recovery, waldump, other)
-    assert both.earlier == (Run(("recovery", "pg_waldump"), "2026-1.0", 1.0, 2),)
+    assert both.earlier == (SuiteRun(("recovery", "pg_waldump"), "2026-1.0", 1.0, 2),)
     assert logs_kept(tmp_path) == {"recovery": "1.0", "pg_waldump": "1.0", "src_bin_x": "2.0"}
     # A suite that runs again is replaced, and what a run is known for goes with it.
     again = msgspec.structs.replace(recovery, outcome="passed")

@@ -13,7 +13,7 @@ from wallab.files import jsonfile
 from wallab.machine import checkout, rights
 from wallab.powercut import campaign
 from wallab.powercut.controls import CONTROLS
-from wallab.powercut.plan import Plan, Request, planned, prepare
+from wallab.powercut.plan import CampaignPlan, CampaignRequest, planned, prepare
 from wallab.record import matrix
 from wallab.record.conditions import server_name
 from wallab.servers import builder, ownvariant, prebuilt
@@ -30,7 +30,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def again(plan: Plan, **asked: Any) -> Plan:
+def again(plan: CampaignPlan, **asked: Any) -> CampaignPlan:
     """The plan of a campaign that goes on where one that was planned like this has ended."""
     record = msgspec.structs.replace(
         EXAMPLE, name=plan.name, seed=plan.seed, cuts=plan.cuts, fault=plan.fault,
@@ -39,11 +39,11 @@ def again(plan: Plan, **asked: Any) -> Plan:
     )  # fmt: skip
     plan.folder.mkdir(parents=True)
     jsonfile.save(plan.folder / campaign.FILE, record)
-    return planned(Request(resume=str(plan.folder), **asked))
+    return planned(CampaignRequest(resume=str(plan.folder), **asked))
 
 
 def test_nothing_asked_for(results: Path) -> None:
-    plan = planned(Request())
+    plan = planned(CampaignRequest())
     assert (plan.name, plan.cuts, plan.fault, plan.resumed) == ("thread", 3, "power", False)
     assert plan.folder.parent == results
     assert plan.folder.name.endswith("-power-cuts")
@@ -56,7 +56,7 @@ def test_nothing_asked_for(results: Path) -> None:
 
 
 def test_cells_fit_all_conditions() -> None:
-    plan = planned(Request(cells=(*FEW, "variant=both,committed")))
+    plan = planned(CampaignRequest(cells=(*FEW, "variant=both,committed")))
     assert [cell.name for cell in plan.cells] == [
         "both on fdatasync xfs", "both on open_direct xfs",
         "committed on fdatasync xfs", "committed on open_direct xfs",
@@ -65,7 +65,7 @@ def test_cells_fit_all_conditions() -> None:
 
 
 def test_variants() -> None:
-    plan = planned(Request(cells=FEW, variants=("both",)))
+    plan = planned(CampaignRequest(cells=FEW, variants=("both",)))
     assert {cell.variant for cell in (*plan.cells, *plan.controls)} == {"both"}
 
 
@@ -73,7 +73,7 @@ def test_variant_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
     with ownvariant.added("mine", "both", []):
         pass
-    plan = planned(Request(cells=(*FEW, "variant=mine"), variants=("stock", "mine")))
+    plan = planned(CampaignRequest(cells=(*FEW, "variant=mine"), variants=("stock", "mine")))
     assert [cell.name for cell in plan.cells] == [
         "mine on fdatasync xfs",
         "mine on open_direct xfs",
@@ -83,33 +83,33 @@ def test_variant_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_smaller_faults_have_no_controls() -> None:
-    assert planned(Request(fault="kill-backend")).controls == ()
+    assert planned(CampaignRequest(fault="kill-backend")).controls == ()
 
 
 def test_seed_is_drawn_unless_it_is_named() -> None:
-    assert planned(Request(seed=0)).seed == 0
-    assert len({planned(Request()).seed for _ in range(4)}) > 1
+    assert planned(CampaignRequest(seed=0)).seed == 0
+    assert len({planned(CampaignRequest()).seed for _ in range(4)}) > 1
 
 
 def test_source_is_the_experiments_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(Request(source="/srv/pg")).source == "/srv/pg"
+    assert planned(CampaignRequest(source="/srv/pg")).source == "/srv/pg"
     monkeypatch.setattr(prebuilt, "default_source", lambda: "/of/the/image")
-    assert planned(Request()).source == "/of/the/image"
+    assert planned(CampaignRequest()).source == "/of/the/image"
 
 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Request(experiment="nosuch"), "no experiment “nosuch”"),
-        (Request(experiment="smp"), "has no axis 'variant', so there is nothing to cut"),
-        (Request(cells=("sync=slow",)), "no sync “slow”"),
-        (Request(cells=("colour=red",)), "expected AXIS=VALUE"),
-        (Request(variants=("bath",)), "variant.*“bath”"),
-        (Request(output=Path("/etc")), "is there already"),
-        (Request(resume="/etc"), "no campaign of power cuts"),
+        (CampaignRequest(experiment="nosuch"), "no experiment “nosuch”"),
+        (CampaignRequest(experiment="smp"), "has no axis 'variant', so there is nothing to cut"),
+        (CampaignRequest(cells=("sync=slow",)), "no sync “slow”"),
+        (CampaignRequest(cells=("colour=red",)), "expected AXIS=VALUE"),
+        (CampaignRequest(variants=("bath",)), "variant.*“bath”"),
+        (CampaignRequest(output=Path("/etc")), "is there already"),
+        (CampaignRequest(resume="/etc"), "no campaign of power cuts"),
     ],
 )
-def test_what_does_not_fit_is_refused(request_: Request, words: str) -> None:
+def test_what_does_not_fit_is_refused(request_: CampaignRequest, words: str) -> None:
     with pytest.raises(LabError, match=words):
         planned(request_)
 
@@ -124,7 +124,7 @@ def test_drives_whose_power_cannot_be_cut(wal: str, tmp_path: Path) -> None:
     file = tmp_path / "matrix.toml"
     file.write_text(text[:begin] + wal + text[end:])
     with pytest.raises(LabError, match=r"takes an experiment with simulated drives, drive\.wal"):
-        planned(Request(matrix=file))
+        planned(CampaignRequest(matrix=file))
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_drives_whose_power_cannot_be_cut(wal: str, tmp_path: Path) -> None:
     ],
 )
 def test_resumed_campaign_is_planned_as_it_was(asked: dict[str, Any]) -> None:
-    plan = planned(Request(**asked))
+    plan = planned(CampaignRequest(**asked))
     assert again(plan) == msgspec.structs.replace(plan, resumed=True)
 
 
 def test_resumed_campaign_may_have_more_cuts() -> None:
-    plan = planned(Request(cells=FEW, cuts=2))
+    plan = planned(CampaignRequest(cells=FEW, cuts=2))
     resumed = again(plan, cuts=9, experiment="thread")
     assert resumed == msgspec.structs.replace(plan, resumed=True, cuts=9)
 
@@ -159,7 +159,7 @@ def test_resumed_campaign_may_have_more_cuts() -> None:
     ],
 )
 def test_options_may_not_change_a_campaign(asked: dict[str, Any]) -> None:
-    plan = planned(Request(cells=FEW))
+    plan = planned(CampaignRequest(cells=FEW))
     own = "--resume goes with --cuts, --jobs" if "experiment" not in asked else "has its own"
     with pytest.raises(LabError, match=own):
         again(plan, **asked)
@@ -168,7 +168,7 @@ def test_options_may_not_change_a_campaign(asked: dict[str, Any]) -> None:
 def test_every_option_is_decided_on_where_a_campaign_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: the profiles are compared later."""
     above = {"experiment", "cuts", "cells", "variants", "seed", "source", "fault", "output"}
-    assert {*Request.__struct_fields__} == above | {"resume", "matrix"}
+    assert {*CampaignRequest.__struct_fields__} == above | {"resume", "matrix"}
 
 
 def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +182,10 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(rights, "check", lambda: None)
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
-    plan = planned(Request(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
+    plan = planned(CampaignRequest(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
     prepared = prepare(plan)
     assert asked == [({"both"}, "17", "auto")]
-    for field in set(Plan.__struct_fields__) - {"folder", "resumed"}:
+    for field in set(CampaignPlan.__struct_fields__) - {"folder", "resumed"}:
         assert getattr(prepared.campaign, field) == getattr(plan, field), field
     assert prepared.campaign.source == "17"
     assert prepared.campaign.machine == provenance.machine()

@@ -8,7 +8,7 @@ import pytest
 
 from wallab import paths
 from wallab.bench import run
-from wallab.bench.plan import Plan, Request, planned, prepare
+from wallab.bench.plan import RunPlan, RunRequest, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
@@ -30,7 +30,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def kept(plan: Plan, **changed: Any) -> Path:
+def kept(plan: RunPlan, **changed: Any) -> Path:
     """Keep the manifest of a run that was planned like this; return its folder."""
     manifest = msgspec.structs.replace(
         EXAMPLE, name=plan.name, preset_name=plan.preset_name, seed=plan.seed,
@@ -41,12 +41,12 @@ def kept(plan: Plan, **changed: Any) -> Path:
     return plan.folder
 
 
-def again(plan: Plan, **asked: Any) -> Plan:
+def again(plan: RunPlan, **asked: Any) -> RunPlan:
     """The plan of a run that goes on where one that was planned like this has ended."""
-    return planned(Request(resume=str(kept(plan)), **asked))
+    return planned(RunRequest(resume=str(kept(plan)), **asked))
 
 
-def as_resumed(plan: Plan) -> Plan:
+def as_resumed(plan: RunPlan) -> RunPlan:
     """What going on with the plan has to be."""
     return msgspec.structs.replace(plan, resumed=True)
 
@@ -55,7 +55,7 @@ def as_resumed(plan: Plan) -> Plan:
 
 
 def test_nothing_asked_for(results: Path) -> None:
-    plan = planned(Request())
+    plan = planned(RunRequest())
     assert (plan.name, plan.preset_name, plan.resumed) == ("thread", "quick", False)
     assert plan.folder.parent == results
     assert plan.folder.name.endswith("-thread")
@@ -66,12 +66,12 @@ def test_nothing_asked_for(results: Path) -> None:
 
 
 def test_seed_is_drawn_unless_it_is_named() -> None:
-    assert planned(Request(seed=0)).seed == 0
-    assert len({planned(Request()).seed for _ in range(4)}) > 1
+    assert planned(RunRequest(seed=0)).seed == 0
+    assert len({planned(RunRequest()).seed for _ in range(4)}) > 1
 
 
 def test_options_change_the_preset() -> None:
-    plan = planned(Request(preset="smoke", rounds=9, precision=4.5, control=True))
+    plan = planned(RunRequest(preset="smoke", rounds=9, precision=4.5, control=True))
     own = plan.experiment.preset["smoke"]
     assert plan.preset == msgspec.structs.replace(
         own, rounds=9, precision=4.5, control=plan.cells[0]
@@ -79,12 +79,12 @@ def test_options_change_the_preset() -> None:
 
 
 def test_control_of_the_preset_is_kept_where_its_cell_is_measured() -> None:
-    plan = planned(Request(preset="full", control=True))
+    plan = planned(RunRequest(preset="full", control=True))
     assert plan.preset.control == {"variant": "both", "write_cache": "off", "sync": "open_direct"}
 
 
 def test_control_whose_variant_is_left_out_is_another_cell() -> None:
-    plan = planned(Request(preset="full", variants=("stock", "baseline")))
+    plan = planned(RunRequest(preset="full", variants=("stock", "baseline")))
     assert plan.experiment.axes["variant"] == ("stock", "baseline")
     assert {cell["variant"] for cell in plan.cells} == {"stock", "baseline"}
     assert plan.preset.control == plan.cells[0]
@@ -94,7 +94,9 @@ def test_control_whose_variant_is_left_out_is_another_cell() -> None:
 def test_real_drives_of_variants_that_leave_a_control_out(preset: str, tmp_path: Path) -> None:
     """The control of any preset, also of one that is not measured."""
     plan = planned(
-        Request(preset=preset, variants=("stock",), drive="directory", directories=(str(tmp_path),))
+        RunRequest(
+            preset=preset, variants=("stock",), drive="directory", directories=(str(tmp_path),)
+        )
     )
     assert {cell["write_cache"] for cell in plan.cells} == {"as-is"}
     assert plan.preset.control == (plan.cells[0] if preset == "full" else None)
@@ -109,28 +111,28 @@ def test_variants_that_leave_out_what_the_others_are_relative_to(tmp_path: Path)
         .replace('column = "sync"', 'column = "variant"', 1)
         .replace('relative_to = "fsync=false"', 'relative_to = "both"', 1)
     )
-    chosen = Request(preset="smoke", matrix=file, variants=("both", "stock"))
+    chosen = RunRequest(preset="smoke", matrix=file, variants=("both", "stock"))
     assert planned(chosen).experiment.relative_to == "both"
     left_out = msgspec.structs.replace(chosen, variants=("stock", "baseline"))
     assert planned(left_out).experiment.relative_to is None
 
 
 def test_variants_take_all_that_the_preset_measures_of_any() -> None:
-    plan = planned(Request(preset="quick", variants=("committed",)))
+    plan = planned(RunRequest(preset="quick", variants=("committed",)))
     assert {cell["write_cache"] for cell in plan.cells} == {"off", "on", "on-unflushed"}
 
 
 def test_source_is_the_experiments_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(Request()).experiment.source == "18"
-    assert planned(Request(source="/srv/pg")).experiment.source == "/srv/pg"
+    assert planned(RunRequest()).experiment.source == "18"
+    assert planned(RunRequest(source="/srv/pg")).experiment.source == "/srv/pg"
     monkeypatch.setattr(prebuilt, "default_source", lambda: "/of/the/image")
-    assert planned(Request()).experiment.source == "/of/the/image"
-    assert planned(Request(source="17")).experiment.source == "17"
+    assert planned(RunRequest()).experiment.source == "/of/the/image"
+    assert planned(RunRequest(source="17")).experiment.source == "17"
 
 
 @pytest.mark.parametrize("kind", ["device", "directory"])
 def test_real_drives(kind: Any, tmp_path: Path) -> None:
-    plan = planned(Request(preset="smoke", drive=kind, directories=(str(tmp_path),)))
+    plan = planned(RunRequest(preset="smoke", drive=kind, directories=(str(tmp_path),)))
     assert {drive.kind for drive in plan.experiment.drive.values()} == {kind}
     assert {drive.directory for drive in plan.experiment.drive.values()} == {str(tmp_path)}
     caches = {cell["write_cache"] for cell in plan.cells}
@@ -140,20 +142,20 @@ def test_real_drives(kind: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Request(experiment="nosuch"), "no experiment “nosuch”; there are thread"),
-        (Request(preset="nosuch"), "no preset “nosuch”; it has full, quick, smoke"),
-        (Request(matrix=Path("/nonexistent.toml")), "no such file"),
-        (Request(output=Path("/etc")), "/etc is there already; name another --output"),
-        (Request(experiment="smp", source="17"), "compares sources, so --source cannot"),
-        (Request(variants=("bath",)), "--variants: axes.variant: unknown value “bath”"),
-        (Request(experiment="smp", variants=("both",)), "--variants: .* has no axis variant"),
-        (Request(directories=("/x",)), "--directory: takes --drive device or"),
-        (Request(drive="simulated", directories=("/x",)), "--directory: takes --drive device"),
-        (Request(drive="device"), "--drive: name the directory"),
-        (Request(resume="nosuch"), "no run “nosuch”"),
+        (RunRequest(experiment="nosuch"), "no experiment “nosuch”; there are thread"),
+        (RunRequest(preset="nosuch"), "no preset “nosuch”; it has full, quick, smoke"),
+        (RunRequest(matrix=Path("/nonexistent.toml")), "no such file"),
+        (RunRequest(output=Path("/etc")), "/etc is there already; name another --output"),
+        (RunRequest(experiment="smp", source="17"), "compares sources, so --source cannot"),
+        (RunRequest(variants=("bath",)), "--variants: axes.variant: unknown value “bath”"),
+        (RunRequest(experiment="smp", variants=("both",)), "--variants: .* has no axis variant"),
+        (RunRequest(directories=("/x",)), "--directory: takes --drive device or"),
+        (RunRequest(drive="simulated", directories=("/x",)), "--directory: takes --drive device"),
+        (RunRequest(drive="device"), "--drive: name the directory"),
+        (RunRequest(resume="nosuch"), "no run “nosuch”"),
     ],
 )
-def test_what_does_not_fit_is_refused(request_: Request, words: str) -> None:
+def test_what_does_not_fit_is_refused(request_: RunRequest, words: str) -> None:
     with pytest.raises(LabError, match=words):
         planned(request_)
 
@@ -177,12 +179,12 @@ def test_what_does_not_fit_is_refused(request_: Request, words: str) -> None:
     ],
 )
 def test_resumed_run_is_planned_as_it_was(asked: dict[str, Any]) -> None:
-    plan = planned(Request(**asked))
+    plan = planned(RunRequest(**asked))
     assert again(plan) == as_resumed(plan)
 
 
 def test_options_may_say_again_what_the_run_has() -> None:
-    plan = planned(Request(preset="smoke", variants=("both",), source="17", seed=7))
+    plan = planned(RunRequest(preset="smoke", variants=("both",), source="17", seed=7))
     resumed = again(
         plan, experiment="thread", preset="smoke", variants=("both",), source="17", seed=7,
         output=plan.folder,
@@ -207,7 +209,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
     ],
 )
 def test_options_may_not_change_a_run(asked: dict[str, Any], words: str) -> None:
-    plan = planned(Request(preset="smoke", seed=7))
+    plan = planned(RunRequest(preset="smoke", seed=7))
     with pytest.raises(LabError, match=words):
         again(plan, **asked)
 
@@ -220,12 +222,12 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}
-    assert {*Request.__struct_fields__} == above | later | {"resume"}
+    assert {*RunRequest.__struct_fields__} == above | later | {"resume"}
 
 
 def test_another_matrix_is_another_run(tmp_path: Path) -> None:
     """The plan is made of the matrix.toml of today: what differs is for the run to see."""
-    plan = planned(Request(preset="smoke"))
+    plan = planned(RunRequest(preset="smoke"))
     file = tmp_path / "matrix.toml"
     file.write_text(paths.MATRIX.read_text().replace('commit_delay = "500"', 'commit_delay = "0"'))
     assert again(plan, matrix=file).experiment.settings["commit_delay"] == "0"
@@ -253,7 +255,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]) -> None:
-    plan = planned(Request(preset="smoke", source="17", build_system="autoconf", seed=3))
+    plan = planned(RunRequest(preset="smoke", source="17", build_system="autoconf", seed=3))
     prepared = prepare(plan)
     assert built == [("17", "autoconf")]
     manifest: Manifest = prepared.manifest
@@ -268,14 +270,14 @@ def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]
 
 @pytest.mark.usefixtures("built")
 def test_each_source_has_its_servers() -> None:
-    plan = planned(Request(experiment="smp"))
+    plan = planned(RunRequest(experiment="smp"))
     assert set(prepare(plan).servers) == {"15/stock", "17/stock", "18/stock"}
 
 
 @pytest.mark.usefixtures("built")
 def test_real_drives_are_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(realdrive, "describe", lambda folder: {"at": str(folder)})
-    plan = planned(Request(preset="smoke", drive="directory", directories=(str(tmp_path),)))
+    plan = planned(RunRequest(preset="smoke", drive="directory", directories=(str(tmp_path),)))
     manifest = prepare(plan).manifest
     assert manifest.drives["wal"] == {"kind": "directory", "at": str(tmp_path)}
     assert manifest.drive_program == ""
@@ -289,5 +291,5 @@ def test_rights_are_looked_at_before_anything_is_built(
 
     monkeypatch.setattr(run, "check_rights_for", refuse)
     with pytest.raises(LabError, match="as root"):
-        prepare(planned(Request()))
+        prepare(planned(RunRequest()))
     assert built == []

@@ -22,7 +22,7 @@ EXPERIMENT = "thread"
 PRESET = "quick"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for, by the names of scripts/run-matrix's options; None: nothing was said."""
 
     experiment: str | None = None
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     matrix: Path | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be measured, and where the samples go."""
 
     folder: Path
@@ -67,12 +67,12 @@ class PreparedRun(msgspec.Struct, frozen=True):
     """As the manifest's builds -> the installed tree."""
 
 
-def planned(request: Request) -> Plan:
+def planned(request: RunRequest) -> RunPlan:
     """Return what a run is that is asked for like this; LabError says what does not fit."""
     return _resumed(request, request.resume) if request.resume else _new(request)
 
 
-def prepare(plan: Plan) -> PreparedRun:
+def prepare(plan: RunPlan) -> PreparedRun:
     """Build the servers that are missing, and describe the machine and the lab.
 
     MachineError where this process may not have the drives; LabError where a server cannot be
@@ -102,7 +102,7 @@ def prepare(plan: Plan) -> PreparedRun:
     return PreparedRun(manifest, {name: server.path for name, server in servers.items()})
 
 
-def _new(request: Request) -> Plan:
+def _new(request: RunRequest) -> RunPlan:
     name, preset_name = request.experiment or EXPERIMENT, request.preset or PRESET
     folder = resultfolder.new(request.output, name)
     experiment = _read(request.matrix, name, preset_name, request.source)
@@ -114,7 +114,7 @@ def _new(request: Request) -> Plan:
         raise LabError("--directory: takes --drive device or --drive directory")
     preset = experiment.preset[preset_name]
     cells = matrix.cells(experiment, preset)
-    return Plan(
+    return RunPlan(
         folder=folder,
         name=name,
         preset_name=preset_name,
@@ -127,7 +127,7 @@ def _new(request: Request) -> Plan:
     )
 
 
-def _resumed(request: Request, name: str) -> Plan:
+def _resumed(request: RunRequest, name: str) -> RunPlan:
     """Make the plan anew, as the run's was: `Run` refuses it where it has become another."""
     if request.rounds is not None or request.precision is not None or request.control:
         raise LabError("--rounds, --precision and --control are those of the run to resume")
@@ -157,7 +157,7 @@ def _resumed(request: Request, name: str) -> Plan:
         precision=before.preset.precision,
         control=before.preset.control,
     )
-    return Plan(
+    return RunPlan(
         folder=folder,
         name=before.name,
         preset_name=before.preset_name,
@@ -178,7 +178,7 @@ def _read(file: Path | None, name: str, preset_name: str, source: str | None) ->
     return matrix.with_source(experiment, source or prebuilt.default_source())
 
 
-def _adjusted(preset: Preset, cells: list[Cell], request: Request) -> Preset:
+def _adjusted(preset: Preset, cells: list[Cell], request: RunRequest) -> Preset:
     """Return the preset with what is asked for instead."""
     if request.rounds is not None:
         preset = msgspec.structs.replace(preset, rounds=request.rounds)

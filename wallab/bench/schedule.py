@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from wallab.record.cost import Stopped
+from wallab.record.cost import StoppedEarly
 from wallab.record.experiment import Cell, Preset
 from wallab.record.samples import Sample
 from wallab.results.intervals import Estimate, estimate, precise_enough
@@ -119,7 +119,7 @@ class Schedule:
             total += each * self._waiting(turn)
         return total
 
-    def stopped(self) -> list[Stopped]:
+    def stopped(self) -> list[StoppedEarly]:
         """Return the cells that were precise enough early, in the order of the turns."""
         found = []
         for turn in self._turns:
@@ -127,7 +127,9 @@ class Schedule:
             spared = self._preset.rounds - len(mine)
             if spared > 0 and self._done(turn, max(mine, default=0) + 1):
                 each = sum(map(_seconds, mine.values())) / len(mine)
-                found.append(Stopped(turn.cell, turn.control, len(mine), round(each * spared, 1)))
+                found.append(
+                    StoppedEarly(turn.cell, turn.control, len(mine), round(each * spared, 1))
+                )
         return found
 
 

@@ -198,7 +198,7 @@ def explain(file: Path, as_json: bool, as_csv: bool) -> None:
     recorded = drivetrace.read(file)
     if as_csv:
         out = csv.writer(sys.stdout, lineterminator="\n")
-        out.writerow(drivetrace.Request.__struct_fields__)
+        out.writerow(drivetrace.TracedRequest.__struct_fields__)
         for request in recorded.requests:
             *fields, flags = msgspec.structs.astuple(request)
             out.writerow([*fields, " ".join(flags)])

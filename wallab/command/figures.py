@@ -50,7 +50,7 @@ class Document(msgspec.Struct, frozen=True):
     """Theirs, beside it."""
 
 
-class Content(msgspec.Struct, frozen=True):
+class BlockContent(msgspec.Struct, frozen=True):
     """What is in a block, with the file of a drawing if it has one."""
 
     markdown: str
@@ -96,7 +96,7 @@ def table(words: list[str]) -> str:
         key: options.pop(key) for key in ("values", "parts") if key in options
     }
     try:
-        choice = msgspec.convert(chosen | {"only": options}, extract.Choice)
+        choice = msgspec.convert(chosen | {"only": options}, extract.Excerpt)
     except msgspec.ValidationError as error:
         raise LabError(str(error)) from None
     return extract.render(results.table, choice, f"results/{name}")
@@ -151,7 +151,7 @@ KINDS: dict[str, Callable[[list[str]], str]] = {
 }
 
 
-def drawing(words: list[str], folder: Path) -> Content:
+def drawing(words: list[str], folder: Path) -> BlockContent:
     """Return a drawing of a run, in a file beside the document."""
     run, kind, name, *rest = words
     options = _options([word for word in rest if "=" in word])
@@ -161,10 +161,10 @@ def drawing(words: list[str], folder: Path) -> Content:
     results = tabulation.results_of(example(run))
     narrowed = extract.narrowed(results.table, options)
     svg = tabulation.render(msgspec.structs.replace(results, table=narrowed), kind)
-    return Content(f"![{title}]({name})", folder / name, svg)
+    return BlockContent(f"![{title}]({name})", folder / name, svg)
 
 
-def content_of(words: list[str], folder: Path) -> Content:
+def content_of(words: list[str], folder: Path) -> BlockContent:
     """Return what a block that says these words has in it; LabError if it cannot be made."""
     try:
         kind, *rest = words
@@ -172,7 +172,7 @@ def content_of(words: list[str], folder: Path) -> Content:
             return drawing(rest, folder)
         if kind not in KINDS:
             raise LabError(f"expected {', '.join((*KINDS, 'drawing'))}")
-        return Content(KINDS[kind](rest))
+        return BlockContent(KINDS[kind](rest))
     except ValueError:
         raise LabError("too few words, or too many; see scripts/figures --help") from None
 

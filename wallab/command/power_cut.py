@@ -11,7 +11,7 @@ from wallab.files import jsonfile
 from wallab.powercut import campaign, display
 from wallab.powercut.conduct import Conductor
 from wallab.powercut.faultinjection import FAULTS
-from wallab.powercut.plan import CUTS, FAULT, Request, planned, prepare
+from wallab.powercut.plan import CUTS, FAULT, CampaignRequest, planned, prepare
 from wallab.progress import say
 
 EPILOG = """\b
@@ -77,7 +77,7 @@ def command(*, jobs: int | None, traces: str, list_only: bool, as_json: bool, **
     Exit 1 if a cell that has to keep what it acknowledges lost anything, or if a control that
     must lose did not: then the campaign proved nothing.
     """
-    plan = planned(Request(**asked))
+    plan = planned(CampaignRequest(**asked))
     if list_only:
         for cell in plan.cells:
             print(cell.name.replace(" ", "\t"))

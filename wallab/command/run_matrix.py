@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from wallab.bench import run
-from wallab.bench.plan import PRESET, Plan, Request, planned, prepare
+from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.progress import say
@@ -43,7 +43,7 @@ def seconds_of(
     return float(duration[1]) * {"s": 1, "m": 60, "": 60, "h": 3600}[duration[2]]
 
 
-def dry_run(plan: Plan) -> None:
+def dry_run(plan: RunPlan) -> None:
     """Print the cells, a line each."""
     for cell in plan.cells:
         print("\t".join(cell.values()))
@@ -129,7 +129,7 @@ def command(
     Without arguments: the thread's table at preset quick, on simulated drives. Exit 1 if a cell
     failed in every round.
     """
-    plan = planned(Request(**asked))
+    plan = planned(RunRequest(**asked))
     if list_only:
         dry_run(plan)
         return 0

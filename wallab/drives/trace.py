@@ -28,7 +28,7 @@ _FLAGS = {
 }
 
 
-class Request(msgspec.Struct, frozen=True):
+class TracedRequest(msgspec.Struct, frozen=True):
     """One record. Moments are CLOCK_MONOTONIC; all times in ns."""
 
     sequence: int
@@ -52,7 +52,7 @@ class Trace(msgspec.Struct, frozen=True):
     """A whole file."""
 
     revolution_ns: int
-    requests: tuple[Request, ...]
+    requests: tuple[TracedRequest, ...]
 
 
 def read(file: Path) -> Trace:
@@ -73,9 +73,9 @@ def read(file: Path) -> Trace:
     return Trace(revolution_ns, tuple(_requests(file, records)))
 
 
-def _requests(file: Path, records: memoryview) -> Iterator[Request]:
+def _requests(file: Path, records: memoryview) -> Iterator[TracedRequest]:
     for number, values in enumerate(_RECORD.iter_unpack(records), 1):
-        fields: dict[str, Any] = dict(zip(Request.__struct_fields__, values, strict=True))
+        fields: dict[str, Any] = dict(zip(TracedRequest.__struct_fields__, values, strict=True))
         if fields["kind"] >= len(_KINDS):
             raise LabError(
                 f"{file}: record {number}: a request of kind {fields['kind']}; expected one of 0 "
@@ -83,7 +83,7 @@ def _requests(file: Path, records: memoryview) -> Iterator[Request]:
             )
         fields["kind"] = _KINDS[fields["kind"]]
         fields["flags"] = tuple(name for bit, name in _FLAGS.items() if fields["flags"] & bit)
-        yield Request(**fields)
+        yield TracedRequest(**fields)
 
 
 class KindSummary(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ def summarize(trace: Trace) -> TraceSummary:
     )
 
 
-def _summarize_kind(requests: list[Request]) -> KindSummary:
+def _summarize_kind(requests: list[TracedRequest]) -> KindSummary:
     times = sorted((request.done - request.arrival) / 1e6 for request in requests)
     return KindSummary(
         requests=len(requests),

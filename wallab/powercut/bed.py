@@ -50,7 +50,7 @@ class Template(msgspec.Struct, frozen=True):
     """LSN of its last checkpoint."""
 
 
-class Pair:
+class DrivePair:
     """The WAL drive and the data drive with one kind of file system, and a cluster on them."""
 
     def __init__(self, filesystem: str, profiles: dict[str, str], ledger: Ledger) -> None:
@@ -121,7 +121,7 @@ def ask(cluster: Cluster, query: str) -> Any:
         return row[0]
 
 
-class Bed:
+class CutBed:
     """Everything that a worker cuts with; `open` makes it, `close` takes it away."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Bed:
         self._undo = contextlib.ExitStack()
         self.servers: dict[str, Path] = {}
         self.methods: dict[str, tuple[str, ...]] = {}
-        self.pairs: dict[str, Pair] = {}
+        self.pairs: dict[str, DrivePair] = {}
 
     def open(self) -> None:
         """Make the drives and show the servers; the clusters are made when they are needed."""
@@ -143,7 +143,7 @@ class Bed:
             self.ledger = Ledger.open()
             self._undo.callback(self.ledger.close)
             for filesystem in self._filesystems:
-                pair = Pair(filesystem, self._profiles, self.ledger)
+                pair = DrivePair(filesystem, self._profiles, self.ledger)
                 self.pairs[filesystem] = pair
                 self._undo.callback(pair.close)
             # As in wallab.bench.realbed: file systems are mounted where the drives do not live.
@@ -160,7 +160,7 @@ class Bed:
         """Undo everything that open did; safe to call twice."""
         self._undo.close()
 
-    def pair(self, filesystem: str) -> Pair:
+    def pair(self, filesystem: str) -> DrivePair:
         """Return the drives with that file system, with a cluster on them."""
         pair = self.pairs[filesystem]
         if pair.template is None:

@@ -14,7 +14,7 @@ from typing import Protocol
 import psutil
 import psycopg
 
-from wallab.powercut.bed import Pair
+from wallab.powercut.bed import DrivePair
 from wallab.powercut.load import PATIENCE, Load, LoadFailed
 
 
@@ -26,7 +26,7 @@ class Situation(Protocol):
     """Up to this moment, in ns of the monotonic clock, promises count."""
 
     @property
-    def pair(self) -> Pair:
+    def pair(self) -> DrivePair:
         """The drives, and the cluster on them."""
 
     def power_off(self) -> None:

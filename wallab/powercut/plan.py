@@ -22,7 +22,7 @@ CUTS = 3
 FAULT = "power"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for, by the names of scripts/power-cut's options; None: nothing was said."""
 
     experiment: str | None = None
@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     matrix: Path | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be cut, and where the records go."""
 
     folder: Path
@@ -66,12 +66,12 @@ class PreparedCampaign(msgspec.Struct, frozen=True):
     """Variant -> its installed tree."""
 
 
-def planned(request: Request) -> Plan:
+def planned(request: CampaignRequest) -> CampaignPlan:
     """Return what a campaign is that is asked for like this; LabError says what does not fit."""
     return _resumed(request, request.resume) if request.resume else _new(request)
 
 
-def prepare(plan: Plan) -> PreparedCampaign:
+def prepare(plan: CampaignPlan) -> PreparedCampaign:
     """Build the servers that are missing, and describe the machine and the lab.
 
     MachineError where this process may not make drives; LabError where a server cannot be built.
@@ -99,7 +99,7 @@ def prepare(plan: Plan) -> PreparedCampaign:
     return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
 
 
-def _new(request: Request) -> Plan:
+def _new(request: CampaignRequest) -> CampaignPlan:
     folder = resultfolder.new(request.output, "power-cuts")
     name = request.experiment or EXPERIMENT
     experiment = _read(request.matrix, name, request.source)
@@ -107,7 +107,7 @@ def _new(request: Request) -> Plan:
         experiment = matrix.with_variants(experiment, request.variants)
     cells = campaign.choose(experiment, request.cells)
     fault = request.fault or FAULT
-    return Plan(
+    return CampaignPlan(
         folder=folder,
         name=name,
         source=experiment.source,
@@ -122,7 +122,7 @@ def _new(request: Request) -> Plan:
     )
 
 
-def _resumed(request: Request, name: str) -> Plan:
+def _resumed(request: CampaignRequest, name: str) -> CampaignPlan:
     """Make the plan anew, as the campaign's was: it is refused where it has become another."""
     decided = (request.variants, request.seed, request.source, request.fault, request.output)
     if request.cells or any(option is not None for option in decided):
@@ -131,7 +131,7 @@ def _resumed(request: Request, name: str) -> Plan:
     before = campaign.load(folder)
     resultfolder.kept(f"“{request.experiment}”", request.experiment, before.name)
     experiment = _read(request.matrix, before.name, before.source)
-    return Plan(
+    return CampaignPlan(
         folder=folder,
         name=before.name,
         source=experiment.source,

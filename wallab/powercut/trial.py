@@ -17,7 +17,7 @@ from wallab.bench.phases import Phases
 from wallab.errors import MachineError
 from wallab.files.timestamp import utc
 from wallab.powercut import faultinjection, inspection, load
-from wallab.powercut.bed import SEGMENT, SETTINGS, Bed, Pair, chance_of
+from wallab.powercut.bed import SEGMENT, SETTINGS, CutBed, DrivePair, chance_of
 from wallab.powercut.controls import CONTROLS, PositiveControl
 from wallab.powercut.cutcell import CutCell
 from wallab.powercut.cutrecord import CutRecord, Moment
@@ -40,7 +40,7 @@ NEVER = 1 << 63
 class Cutter:
     """Cuts the power of a bed's drives, cell by cell."""
 
-    def __init__(self, bed: Bed, settings: dict[str, str], seed: int) -> None:
+    def __init__(self, bed: CutBed, settings: dict[str, str], seed: int) -> None:
         """`settings` are the experiment's; those of the bed go first."""
         self._bed = bed
         self._settings = settings | SETTINGS
@@ -73,7 +73,7 @@ class Trial:
 
     def __init__(
         self,
-        bed: Bed,
+        bed: CutBed,
         cell: CutCell,
         number: int,
         fault: str,
@@ -86,7 +86,7 @@ class Trial:
         self.fault = fault
         self.trace = trace
         self.control = CONTROLS.get(cell.control, HONEST)
-        self.pair: Pair = bed.pair(cell.filesystem)
+        self.pair: DrivePair = bed.pair(cell.filesystem)
         self.server = bed.servers[cell.variant]
         self.phases = Phases()
         self.chance_of: Callable[[str], random.Random] = lambda word: chance_of(

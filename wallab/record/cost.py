@@ -10,7 +10,7 @@ from wallab.record.number import Count, Figure, Seconds
 from wallab.record.samples import Sample
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class StoppedEarly(msgspec.Struct, frozen=True):
     """A cell that was precise enough before the rounds were used up."""
 
     cell: Cell
@@ -43,7 +43,7 @@ class Cost(msgspec.Struct, frozen=True):
     a kill cut short)."""
     overhead: Figure
     """All phases as a share of the measured time; 0.15 is 15%."""
-    stopped: tuple[Stopped, ...]
+    stopped: tuple[StoppedEarly, ...]
     """The cells that were precise enough before their rounds were used up."""
     saved: Seconds
     """What their other rounds would have taken."""
@@ -66,7 +66,7 @@ def of(
     samples: Sequence[Sample],
     sessions: Sequence[Session],
     template: float,
-    stopped: Sequence[Stopped],
+    stopped: Sequence[StoppedEarly],
 ) -> Cost:
     """Sum up all samples; `template` is what making the bed took in all sessions."""
     measured = sum(sample.figures.seconds for sample in samples if sample.figures)

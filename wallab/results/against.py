@@ -14,7 +14,7 @@ from wallab.results import comparison
 from wallab.results.comparison import Comparison, Verdict
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CellPair(msgspec.Struct, frozen=True):
     """A cell that both runs measured."""
 
     cell: Cell
@@ -34,7 +34,7 @@ class Against(msgspec.Struct, frozen=True):
     """Axis -> value -> how it is written, where that is otherwise."""
     value: str
     """Of `wallab.record.values`."""
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CellPair, ...]
     alone: tuple[Cell, ...]
     """Cells that only one of them measured."""
     failed: tuple[Cell, ...]
@@ -122,7 +122,7 @@ def compare(
         titles=old[0].titles | plan.titles,
         value=value,
         pairs=tuple(
-            Pair(cells[key], ratio, verdict)
+            CellPair(cells[key], ratio, verdict)
             for (key, ratio), verdict in zip(compared.items(), verdicts, strict=True)
         ),
         alone=tuple(cell for key, cell in cells.items() if (key in above) != (key in below)),
@@ -132,7 +132,7 @@ def compare(
     )
 
 
-def slower(against: Against, percent: float) -> list[Pair]:
+def slower(against: Against, percent: float) -> list[CellPair]:
     """Return the cells that are slower by more than so many percent, and by their verdict."""
     less_is_better = VALUES[against.value].less_is_better
 

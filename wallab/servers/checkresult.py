@@ -19,7 +19,7 @@ from wallab.servers.suite import Result
 RESULT = "result.json"
 
 
-class Run(msgspec.Struct, frozen=True):
+class SuiteRun(msgspec.Struct, frozen=True):
     """An earlier check of the same server, of other suites."""
 
     suites: tuple[str, ...]
@@ -51,7 +51,7 @@ class Check(msgspec.Struct, frozen=True):
     """The server's values of wal_sync_method."""
     tests: tuple[Result, ...]
     """Of the newest run and of the earlier ones, suite by suite."""
-    earlier: tuple[Run, ...] = ()
+    earlier: tuple[SuiteRun, ...] = ()
 
     @property
     def suites(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def merged(before: Check, newest: Check) -> Check:
     left = [test for test in before.tests if suite.folder_of(test.suite) not in again]
     names = {test.suite for test in left}
     by_run = {one for run in before.earlier for one in run.suites}
-    last = Run(
+    last = SuiteRun(
         tuple(one for one in before.suites if one not in by_run),
         before.started,
         before.seconds,

@@ -48,7 +48,7 @@ class Apply(msgspec.Struct, frozen=True, tag=True):
 Job = Unpack | Apply
 
 
-class Task(msgspec.Struct, frozen=True):
+class TreeTask(msgspec.Struct, frozen=True):
     """The command line: a job of either kind."""
 
     job: Job
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, frozen=True):
 
 def command(job: Job) -> list[str]:
     """Return the command that does the job; it exits as the lab's commands do, with the reason."""
-    return [sys.executable, "-P", "-m", __name__, jsonfile.dumps(Task(job)).decode()]
+    return [sys.executable, "-P", "-m", __name__, jsonfile.dumps(TreeTask(job)).decode()]
 
 
 def variables() -> dict[str, str]:
@@ -68,7 +68,7 @@ def variables() -> dict[str, str]:
 def main() -> int:
     """Do the job on the command line."""
     try:
-        jsonfile.loads(sys.argv[1], Task).job.do()
+        jsonfile.loads(sys.argv[1], TreeTask).job.do()
     except LabError as error:
         print(error)
         return error.exit_code

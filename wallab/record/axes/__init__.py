@@ -20,8 +20,8 @@ from wallab.record.axes.axis import Axis
 from wallab.record.conditions import Choice
 
 _KINDS: dict[str, type[Axis]] = {
-    "variant": variant.Variant,
-    "source": source.Source,
+    "variant": variant.VariantAxis,
+    "source": source.SourceAxis,
     "write_cache": write_cache.WriteCacheAxis,
     "sync": sync.Sync,
     "profile": drive_profile.DriveProfile,

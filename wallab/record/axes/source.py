@@ -7,7 +7,7 @@ from wallab.record.axes.axis import Axis
 from wallab.record.conditions import Choice
 
 
-class Source(Axis):
+class SourceAxis(Axis):
     """A source as scripts/build-variant takes it: a major version, directory, tarball or ref."""
 
     title: ClassVar[str] = "PostgreSQL"

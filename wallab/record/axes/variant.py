@@ -8,7 +8,7 @@ from wallab.record.axes.axis import Axis, one_of
 from wallab.record.conditions import Choice
 
 
-class Variant(Axis):
+class VariantAxis(Axis):
     """A variant of patches/series.toml, or a user's own."""
 
     title: ClassVar[str] = "patch"

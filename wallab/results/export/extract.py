@@ -20,7 +20,7 @@ Part = Literal["mean", "half", "ratio", "interval", "published", "published-rati
 its ratio to the row's reference column, alone or with its interval, and what power cuts showed."""
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Excerpt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of a table is shown."""
 
     only: dict[str, tuple[str, ...]] = {}
@@ -155,7 +155,7 @@ def lines_of(heads: list[str], left: int, rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, sides, *kept)]
 
 
-def legend(table: Table, choice: Choice) -> list[str]:
+def legend(table: Table, choice: Excerpt) -> list[str]:
     """Say what the parts of a cell are, a sentence each."""
     parts, sentences = set(choice.parts), []
     if "half" in parts:
@@ -181,7 +181,7 @@ def _title(name: str) -> str:
     return COUNTED[name][0] if name in COUNTED else VALUES[name].title
 
 
-def render(table: Table, choice: Choice, run: str) -> str:
+def render(table: Table, choice: Excerpt, run: str) -> str:
     """Return the chosen part of the run's table, and below it what it is and how to read it.
 
     An axis of which one value is chosen has no column. LabError for an axis, a value or a figure

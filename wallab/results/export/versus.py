@@ -9,14 +9,14 @@ import msgspec
 from wallab.files import jsonfile
 from wallab.record.experiment import Cell
 from wallab.record.values import VALUES
-from wallab.results.against import Against, Pair
+from wallab.results.against import Against, CellPair
 from wallab.results.comparison import VERDICT_ROUNDS
 from wallab.results.export import grid
 from wallab.results.export.markdown import escape
 from wallab.results.table import axis_title
 
 
-def _columns(pair: Pair) -> list[str]:
+def _columns(pair: CellPair) -> list[str]:
     """Ratio, interval, rounds and verdict."""
     ratio = pair.comparison
     interval = "" if ratio.low is None else f"{ratio.low:.3f} to {ratio.high:.3f}"
