@@ -664,18 +664,16 @@ def test_what_is_mounted_in_the_labs_own_folder_is_unmounted(precious: Path, kil
 
 KILLED_CHECK = """
 import os, signal
-from wallab.machine.ledger import Ledger
 from wallab.servers import checks
-class Builder:
-    trusts = staticmethod(lambda patches: True)
 class Server:
     class build: variant = version = build_system = ""
-make = Ledger.make
-def killed(ledger, folder, mode=0o755):
-    print(make(ledger, folder, mode).path, flush=True)
+class Builder:
+    def trusts(self, patches): return True
+def fill(kit, builder, server, patches, suites):
+    print(kit.parent, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-Ledger.make = killed
-checks.check(Builder, Server, [], ())
+checks._fill = fill
+checks.check(Builder(), Server, [], ())
 """
 
 
