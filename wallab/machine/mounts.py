@@ -225,12 +225,6 @@ def unmount(
         time.sleep(0.02)
 
 
-def forget(target: Path) -> None:
-    """Detach what is mounted there, if anything is, without waiting for its users."""
-    while target in below(target):
-        _run(["umount", "--lazy", str(target)])
-
-
 def _run(command: list[str]) -> None:
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if result.returncode:
