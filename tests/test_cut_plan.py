@@ -36,6 +36,7 @@ def again(plan: CampaignPlan, **asked: Any) -> CampaignPlan:
         EXAMPLE, name=plan.name, seed=plan.seed, cuts=plan.cuts, fault=plan.fault,
         cells=plan.cells, controls=plan.controls, source=plan.source, settings=plan.settings,
         profiles=plan.profiles,
+        methods={cell.variant: ("fdatasync",) for cell in (*plan.cells, *plan.controls)},
     )  # fmt: skip
     plan.folder.mkdir(parents=True)
     jsonfile.save(plan.folder / campaign.FILE, record)

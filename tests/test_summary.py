@@ -1,19 +1,24 @@
 """What a table shows of a cell follows from its samples."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from wallab import paths
 from wallab.bench import provenance
-from wallab.record import matrix, reference, series
+from wallab.errors import LabError
+from wallab.files import jsonfile
+from wallab.record import matrix, ownvariant, reference, series
 from wallab.record.build import Build
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.measured import Course, Latency, Measured
 from wallab.record.openflags import METHODS
+from wallab.record.ownvariant import OwnVariant
 from wallab.record.samples import CpuSeconds, Sample
 from wallab.record.walcounters import WalCounters
 from wallab.record.writecache import as_read_back
@@ -192,6 +197,29 @@ def test_flags_are_those_of_method_and_variant(
     known = msgspec.structs.replace(plan, direct=direct, methods=methods, cells=(cell,))
     (only,) = summary.summarize(known, [sample(cell, 1, 9, open_flags=seen)], None)
     assert (words in " ".join(only.warnings)) if words else only.warnings == ()
+
+
+def test_own_variants_take_o_direct_as_what_they_stand_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    for name, on in (("mine", "committed"), ("further", "mine"), ("other", "stock")):
+        folder = tmp_path / "variants" / name
+        folder.mkdir(parents=True)
+        jsonfile.save(folder / ownvariant.RECORD, OwnVariant(name, on, (), "2026"))
+    variants = ("further", "other", "stock", "gone")
+    assert series.direct_methods(series.read(), variants) == {
+        "further": ("open_sync", "open_datasync")
+    }
+
+
+def test_unknown_method_of_a_variant_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "series.toml"
+    file.write_text(
+        '[variant.x]\ntitle = "x"\nabout = ""\npatches = []\ndirect = ["open_sink"]\n[series.18]\n'
+    )
+    with pytest.raises(LabError, match=r"x\.direct: unknown method “open_sink”; expected one of"):
+        series.read(file)
 
 
 def test_titles_are_those_of_the_run(plan: Manifest) -> None:

@@ -114,8 +114,9 @@ def command(
     if against is None:
         if percent is not None:
             raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
-        mark = marks.of([campaign.find(name) for name in cuts], manifest.load(folder))
-        results = tabulation.results_of(folder, rows, column, value, mark if cuts else None)
+        campaigns = [campaign.find(name) for name in cuts]
+        mark = marks.of(campaigns, manifest.load(folder)) if campaigns else None
+        results = tabulation.results_of(folder, rows, column, value, mark)
         sys.stdout.write(tabulation.render(results, kind))
         return 0
     if cuts:
