@@ -107,7 +107,7 @@ BUILD = {
 
 IN_THE_KEY = {"version", "build_system", "options", "flags"}
 
-NO_MATTER = {"variant", "source_kind", "seconds", "built"}
+NO_MATTER = {"variant", "source_kind", "seconds", "built", "sandbox"}
 """The same server has another one of these."""
 
 
