@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tempfile
 import time
@@ -586,7 +585,7 @@ def test_folder_that_the_user_cannot_pass_is_told(
 def test_ordinary_users_lab_has_one_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It builds as that user, who sees neither home nor network of theirs in there."""
     let_python_be_reached(monkeypatch)
-    places = os.pathsep.join([str(paths.LAB), sysconfig.get_path("purelib")])
+    places = os.pathsep.join([str(paths.LAB), str(sandbox.PACKAGES)])
     home = place / "home"
     home.mkdir()
     (home / "secret").write_text("mine")

@@ -43,6 +43,9 @@ _SHOWN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 _PASSED = ("PATH", "CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR")
 """Variables of the user's that a build sees; others may be secrets."""
 
+PACKAGES = Path(msgspec.__file__).parents[1]
+"""Where the Python packages are that the lab uses."""
+
 _GIB = 1 << 30
 
 
@@ -191,7 +194,7 @@ def environment() -> dict[str, str]:
 
 def lab_folders() -> list[Path]:
     """Return what the lab's own Python needs inside."""
-    return [Path(sys.prefix), Path(sys.base_prefix), paths.LAB / "wallab"]
+    return [Path(sys.prefix), Path(sys.base_prefix), PACKAGES, paths.LAB / "wallab"]
 
 
 def remove(folder: Path) -> None:
