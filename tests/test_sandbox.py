@@ -544,6 +544,57 @@ def test_stranger_reads_the_shared_cache(
     assert not list((place / "cache/ccache-of").glob("*/evil"))
 
 
+# What an engine leaves a container by default.
+ENGINES = (
+    "chown,dac_override,fsetid,fowner,mknod,net_raw,setgid,setuid,setfcap,setpcap,"
+    "net_bind_service,sys_chroot,kill,audit_write"
+)
+
+
+@needs_root
+def test_engines_default_rights_are_enough(
+    place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No bubblewrap works with them; the build is another user's all the same."""
+    let_python_be_reached(monkeypatch)
+    patch = place / "theirs.patch"
+    patch.write_text(adding(INSTALL, 'id -un >"$target/who"; echo x >/usr/x || true'))
+    program = (
+        "from pathlib import Path\n"
+        f"from {Patch.__module__} import Patch\n"
+        "from wallab.servers import source\n"
+        "from wallab.servers.builder import Builder\n"
+        "from wallab.servers.buildsystem import Autoconf\n"
+        f"maker = Builder(source.resolve({str(tree.location)!r}), Autoconf(15), "
+        f"Path({str(place / 'servers')!r}))\n"
+        f"(server,) = maker.build({{'theirs': [Patch('theirs', Path({str(patch)!r}))]}})\n"
+        "print(server.build.sandbox, (server.path / 'who').read_text())\n"
+    )
+    rights = ",".join(["-all", *(f"+{name}" for name in ENGINES.split(","))])
+    inside = [
+        "setpriv",
+        f"--bounding-set={rights}",
+        "--inh-caps=-all",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    variables = {
+        "WALLAB_IMAGE": "builder",
+        "PYTHONPATH": os.pathsep.join([str(paths.LAB), str(sandbox.PACKAGES)]),
+    }
+    done = [
+        subprocess.run(
+            [*network, *inside], capture_output=True, text=True, env=os.environ | variables
+        )
+        for network in ([], ["unshare", "--net"])
+    ]
+    if any(name != "lo" for _, name in socket.if_nameindex()):
+        assert "this container has a network" in done[0].stderr
+    assert done[1].stdout.split() == ["container", provision.GUEST_USER], done[1].stderr
+    assert not Path("/usr/x").exists()
+
+
 @needs_root
 def test_lab_refuses_without_a_sandbox(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "refused", lambda guest=True: "no namespaces")

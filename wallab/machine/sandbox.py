@@ -6,12 +6,15 @@ has to be all that. Limits are the same in both.
 """
 
 import contextlib
+import fcntl
 import functools
 import os
 import pwd
 import secrets
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -46,6 +49,8 @@ _PASSED = ("PATH", "CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "PK
 PACKAGES = Path(msgspec.__file__).parents[1]
 """Where the Python packages are that the lab uses."""
 
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP = 1
 _GIB = 1 << 30
 
 
@@ -143,10 +148,13 @@ def kind(*, guest: bool = True) -> Kind:
 def _network() -> str:
     """Name the interfaces that are up, but for the one to oneself."""
     names = []
-    for interface in sorted(Path("/sys/class/net").glob("*")):
-        with contextlib.suppress(OSError, ValueError):
-            if interface.name != "lo" and int((interface / "flags").read_text(), 16) & 1:
-                names.append(interface.name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16sH14x", name.encode(), 0)
+            with contextlib.suppress(OSError):  # it has just gone
+                answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
+                if name != "lo" and struct.unpack("16sH14x", answer)[1] & _IFF_UP:
+                    names.append(name)
     return ", ".join(names)
 
 
