@@ -312,6 +312,21 @@ def test_time_has_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         make(BUILD, "sleep 600")
 
 
+@pytest.mark.usefixtures("bwrap")
+def test_command_that_closed_its_output_is_looked_after(place: Path) -> None:
+    (place / "work").mkdir()
+    os.chown(place / "work", sandbox.owner(guest=True), -1)
+    short = msgspec.structs.replace(SMALL, seconds=2.0)
+    with Sandbox(place / "work", guest=True, limits=short) as box:
+        command = ["sh", "-c", f"echo last; exec >&- 2>&-; sleep {LONG}"]
+        lines = box.lines(command)
+        assert next(lines) == b"last\n"
+        with pytest.raises(sandbox.Stopped, match="more than 2 s"):
+            next(lines)
+        assert b"".join(box.lines(["sh", "-c", "printf half; exec >&- 2>&-; sleep 1"])) == b"half"
+    assert left(place) == []
+
+
 @pytest.mark.usefixtures("kind")
 def test_words_have_an_end_and_no_power(make: Make) -> None:
     with pytest.raises(LabError, match="stopped, since it printed more than 1 MB"):

@@ -209,11 +209,14 @@ def remove(folder: Path) -> None:
     """Remove a folder with whatever a stranger made of it, however deep; nothing if it is not."""
     if os.geteuid() != 0 and folder.is_dir() and not folder.is_symlink():
         subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True)
-    result = subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
-    )
-    if result.returncode:
-        raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
+    for _ in range(5):
+        result = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
+        )
+        if result.returncode == 0:
+            return
+        time.sleep(0.1)  # what was killed may still be at work
+    raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
 
 
 def used(folder: Path, what: str = "--block-size=1") -> int:
@@ -431,13 +434,14 @@ def _lines_of(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
     assert child.stdout is not None
     rest = b""
     looked = time.monotonic()
+    is_open = True
     while True:
         ended = child.poll() is not None
-        if select.select([child.stdout], [], [], 0 if ended else 0.5)[0]:
+        if not is_open and not ended:
+            time.sleep(0.05)  # it has closed its output, and goes on
+        elif is_open and select.select([child.stdout], [], [], 0 if ended else 0.5)[0]:
             part = os.read(child.stdout.fileno(), 1 << 16)
-            if not part:
-                child.wait()
-                break
+            is_open = bool(part)
             *lines, rest = (rest + part).split(b"\n")
             yield from (line + b"\n" for line in lines)
             if len(rest) >= 1 << 16:
