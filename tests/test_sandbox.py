@@ -535,6 +535,24 @@ def test_patch_leaves_nothing_for_the_next(
 
 
 @needs_root
+@pytest.mark.usefixtures("kind")
+def test_patches_of_the_tree_that_stays_are_taken_back_in_the_copy(
+    place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "PATCHES", place / "ours")
+    (place / "ours").mkdir()
+    for file, word in ((place / "ours/more.patch", "ours"), (place / "theirs.patch", "theirs")):
+        file.write_text(adding(BUILD, f"echo said by $((1 + 1)) {word}"))
+    maker = Builder(msgspec.structs.replace(tree, official=True), Autoconf(15), place / "servers")
+    maker.build({"more": [Patch("more", place / "ours/more.patch")]})
+    maker.build({"theirs": [Patch("theirs", place / "theirs.patch")]})
+    assert "said by 2 theirs" in log_of(place)
+    assert "said by 2 ours" not in log_of(place)
+    (home,) = place.glob("cache/trees/*")
+    assert "ours" in (home / "tree/src/build.sh").read_text()
+
+
+@needs_root
 def test_stranger_reads_the_shared_cache(
     kind: str, place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:

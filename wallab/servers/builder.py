@@ -70,6 +70,10 @@ class Build(msgspec.Struct, frozen=True):
     """What it was built in: bwrap, container or none."""
 
 
+_PASSING = {"staging", "ccache"}
+"""What is in a workshop for one build only."""
+
+
 class Server(msgspec.Struct, frozen=True):
     """An installed server."""
 
@@ -300,9 +304,10 @@ class Builder:
     def _prepare(self, shop: Workshop) -> None:
         """Make the source tree, if there is none yet."""
         if shop.copied:
-            parts = ("src", "src.saved", "src.touched.json", "build")
-            there = [str(workshop.GIVEN / part) for part in parts if (shop.kept / part).exists()]
-            command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *there]
+            # With what the tree remembers of its patches beside it.
+            names = sorted(entry.name for entry in os.scandir(shop.kept))
+            parts = [str(workshop.GIVEN / name) for name in names if name not in _PASSING]
+            command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *parts]
             for _ in shop.box.lines([*command, str(shop.inside)]):
                 pass
         elif not (shop.folder / "src").is_dir():
