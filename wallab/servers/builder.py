@@ -70,10 +70,6 @@ class Build(msgspec.Struct, frozen=True):
     """What it was built in: bwrap, container or none."""
 
 
-_PASSING = {"staging", "ccache"}
-"""What is in a workshop for one build only."""
-
-
 class Server(msgspec.Struct, frozen=True):
     """An installed server."""
 
@@ -304,9 +300,9 @@ class Builder:
     def _prepare(self, shop: Workshop) -> None:
         """Make the source tree, if there is none yet."""
         if shop.copied:
-            # With what the tree remembers of its patches beside it.
-            names = sorted(entry.name for entry in os.scandir(shop.kept))
-            parts = [str(workshop.GIVEN / name) for name in names if name not in _PASSING]
+            # With what the tree remembers of its patches beside it, not what is for one build only.
+            names = {entry.name for entry in os.scandir(shop.kept)} - {"staging", "ccache"}
+            parts = [str(workshop.GIVEN / name) for name in sorted(names)]
             command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *parts]
             for _ in shop.box.lines([*command, str(shop.inside)]):
                 pass
