@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tempfile
 import time
@@ -313,6 +312,21 @@ def test_time_has_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         make(BUILD, "sleep 600")
 
 
+@pytest.mark.usefixtures("bwrap")
+def test_command_that_closed_its_output_is_looked_after(place: Path) -> None:
+    (place / "work").mkdir()
+    os.chown(place / "work", sandbox.owner(guest=True), -1)
+    short = msgspec.structs.replace(SMALL, seconds=2.0)
+    with Sandbox(place / "work", guest=True, limits=short) as box:
+        command = ["sh", "-c", f"echo last; exec >&- 2>&-; sleep {LONG}"]
+        lines = box.lines(command)
+        assert next(lines) == b"last\n"
+        with pytest.raises(sandbox.Stopped, match="more than 2 s"):
+            next(lines)
+        assert b"".join(box.lines(["sh", "-c", "printf half; exec >&- 2>&-; sleep 1"])) == b"half"
+    assert left(place) == []
+
+
 @pytest.mark.usefixtures("kind")
 def test_words_have_an_end_and_no_power(make: Make) -> None:
     with pytest.raises(LabError, match="stopped, since it printed more than 1 MB"):
@@ -521,6 +535,24 @@ def test_patch_leaves_nothing_for_the_next(
 
 
 @needs_root
+@pytest.mark.usefixtures("kind")
+def test_patches_of_the_tree_that_stays_are_taken_back_in_the_copy(
+    place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "PATCHES", place / "ours")
+    (place / "ours").mkdir()
+    for file, word in ((place / "ours/more.patch", "ours"), (place / "theirs.patch", "theirs")):
+        file.write_text(adding(BUILD, f"echo said by $((1 + 1)) {word}"))
+    maker = Builder(msgspec.structs.replace(tree, official=True), Autoconf(15), place / "servers")
+    maker.build({"more": [Patch("more", place / "ours/more.patch")]})
+    maker.build({"theirs": [Patch("theirs", place / "theirs.patch")]})
+    assert "said by 2 theirs" in log_of(place)
+    assert "said by 2 ours" not in log_of(place)
+    (home,) = place.glob("cache/trees/*")
+    assert "ours" in (home / "tree/src/build.sh").read_text()
+
+
+@needs_root
 def test_stranger_reads_the_shared_cache(
     kind: str, place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -543,6 +575,57 @@ def test_stranger_reads_the_shared_cache(
         assert int(counts["remote_storage_hit"]) >= 1
     assert len(list((place / "cache/ccache-of").iterdir())) == 1
     assert not list((place / "cache/ccache-of").glob("*/evil"))
+
+
+# What an engine leaves a container by default.
+ENGINES = (
+    "chown,dac_override,fsetid,fowner,mknod,net_raw,setgid,setuid,setfcap,setpcap,"
+    "net_bind_service,sys_chroot,kill,audit_write"
+)
+
+
+@needs_root
+def test_engines_default_rights_are_enough(
+    place: Path, tree: source.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No bubblewrap works with them; the build is another user's all the same."""
+    let_python_be_reached(monkeypatch)
+    patch = place / "theirs.patch"
+    patch.write_text(adding(INSTALL, 'id -un >"$target/who"; echo x >/usr/x || true'))
+    program = (
+        "from pathlib import Path\n"
+        f"from {Patch.__module__} import Patch\n"
+        "from wallab.servers import source\n"
+        "from wallab.servers.builder import Builder\n"
+        "from wallab.servers.buildsystem import Autoconf\n"
+        f"maker = Builder(source.resolve({str(tree.location)!r}), Autoconf(15), "
+        f"Path({str(place / 'servers')!r}))\n"
+        f"(server,) = maker.build({{'theirs': [Patch('theirs', Path({str(patch)!r}))]}})\n"
+        "print(server.build.sandbox, (server.path / 'who').read_text())\n"
+    )
+    rights = ",".join(["-all", *(f"+{name}" for name in ENGINES.split(","))])
+    inside = [
+        "setpriv",
+        f"--bounding-set={rights}",
+        "--inh-caps=-all",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    variables = {
+        "WALLAB_IMAGE": "builder",
+        "PYTHONPATH": os.pathsep.join([str(paths.LAB), str(sandbox.PACKAGES)]),
+    }
+    done = [
+        subprocess.run(
+            [*network, *inside], capture_output=True, text=True, env=os.environ | variables
+        )
+        for network in ([], ["unshare", "--net"])
+    ]
+    if any(name != "lo" for _, name in socket.if_nameindex()):
+        assert "this container has a network" in done[0].stderr
+    assert done[1].stdout.split() == ["container", provision.GUEST_USER], done[1].stderr
+    assert not Path("/usr/x").exists()
 
 
 @needs_root
@@ -586,7 +669,7 @@ def test_folder_that_the_user_cannot_pass_is_told(
 def test_ordinary_users_lab_has_one_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It builds as that user, who sees neither home nor network of theirs in there."""
     let_python_be_reached(monkeypatch)
-    places = os.pathsep.join([str(paths.LAB), sysconfig.get_path("purelib")])
+    places = os.pathsep.join([str(paths.LAB), str(sandbox.PACKAGES)])
     home = place / "home"
     home.mkdir()
     (home / "secret").write_text("mine")

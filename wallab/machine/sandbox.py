@@ -6,12 +6,15 @@ has to be all that. Limits are the same in both.
 """
 
 import contextlib
+import fcntl
 import functools
 import os
 import pwd
 import secrets
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -42,6 +45,11 @@ _SHOWN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 _PASSED = ("PATH", "CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR")
 """Variables of the user's that a build sees; others may be secrets."""
 
+PACKAGES = Path(msgspec.__file__).parents[1]
+"""Where the Python packages are that the lab uses."""
+
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP = 1
 _GIB = 1 << 30
 
 
@@ -139,10 +147,13 @@ def kind(*, guest: bool = True) -> Kind:
 def _network() -> str:
     """Name the interfaces that are up, but for the one to oneself."""
     names = []
-    for interface in sorted(Path("/sys/class/net").glob("*")):
-        with contextlib.suppress(OSError, ValueError):
-            if interface.name != "lo" and int((interface / "flags").read_text(), 16) & 1:
-                names.append(interface.name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16sH14x", name.encode(), 0)
+            with contextlib.suppress(OSError):  # it has just gone
+                answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
+                if name != "lo" and struct.unpack("16sH14x", answer)[1] & _IFF_UP:
+                    names.append(name)
     return ", ".join(names)
 
 
@@ -190,18 +201,21 @@ def environment() -> dict[str, str]:
 
 def lab_folders() -> list[Path]:
     """Return what the lab's own Python needs inside."""
-    return [Path(sys.prefix), Path(sys.base_prefix), paths.LAB / "wallab"]
+    return [Path(sys.prefix), Path(sys.base_prefix), PACKAGES, paths.LAB / "wallab"]
 
 
 def remove(folder: Path) -> None:
     """Remove a folder with whatever a stranger made of it, however deep; nothing if it is not."""
     if os.geteuid() != 0 and folder.is_dir() and not folder.is_symlink():
         subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True)
-    result = subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
-    )
-    if result.returncode:
-        raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
+    for _ in range(5):
+        result = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
+        )
+        if result.returncode == 0:
+            return
+        time.sleep(0.1)  # what was killed may still be at work
+    raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
 
 
 def used(folder: Path, what: str = "--block-size=1") -> int:
@@ -419,13 +433,14 @@ def _lines_of(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
     assert child.stdout is not None
     rest = b""
     looked = time.monotonic()
+    is_open = True
     while True:
         ended = child.poll() is not None
-        if select.select([child.stdout], [], [], 0 if ended else 0.5)[0]:
+        if not is_open and not ended:
+            time.sleep(0.05)  # it has closed its output, and goes on
+        elif is_open and select.select([child.stdout], [], [], 0 if ended else 0.5)[0]:
             part = os.read(child.stdout.fileno(), 1 << 16)
-            if not part:
-                child.wait()
-                break
+            is_open = bool(part)
             *lines, rest = (rest + part).split(b"\n")
             yield from (line + b"\n" for line in lines)
             if len(rest) >= 1 << 16:

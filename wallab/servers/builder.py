@@ -272,9 +272,10 @@ class Builder:
     def _prepare(self, shop: Workshop) -> None:
         """Make the source tree, if there is none yet."""
         if shop.copied:
-            parts = ("src", "src.saved", "src.touched.json", "build")
-            there = [str(workshop.GIVEN / part) for part in parts if (shop.kept / part).exists()]
-            command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *there]
+            # With what the tree remembers of its patches beside it, not what is for one build only.
+            names = {entry.name for entry in os.scandir(shop.kept)} - {"staging", "ccache"}
+            parts = [str(workshop.GIVEN / name) for name in sorted(names)]
+            command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *parts]
             for _ in shop.box.lines([*command, str(shop.inside)]):
                 pass
         elif not (shop.folder / "src").is_dir():

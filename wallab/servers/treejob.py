@@ -6,7 +6,6 @@ program is the lab's, but it runs as the build's user and where the build does.
 
 import os
 import sys
-import sysconfig
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
+from wallab.machine import sandbox
 from wallab.servers import source
 from wallab.servers.patches import Patch
 from wallab.servers.patching import WorkTree
@@ -61,8 +61,10 @@ def command(job: Job) -> list[str]:
 
 def variables() -> dict[str, str]:
     """Return what the command has to find in its environment: the lab and its packages."""
-    places = [str(paths.LAB), sysconfig.get_path("purelib")]
-    return {"PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "PYTHONPATH": os.pathsep.join(map(str, (paths.LAB, sandbox.PACKAGES))),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def main() -> int:
