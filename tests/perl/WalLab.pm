@@ -32,11 +32,13 @@ my $servers = $ENV{WALLAB_SERVERS}
 # all that is due in the segment.
 my %reach = (
 	'stock' => 'ring',
+	'gather-ring' => 'segment',
+	'reload-sync' => 'ring',
 	'baseline' => 'page',
 	'direct-io' => 'page',
-	'gather-write' => 'segment',
-	'both' => 'segment',
-	'committed' => 'segment');
+	'gather-write' => 'ring',
+	'both' => 'ring',
+	'committed' => 'ring');
 
 my $patience = $PostgreSQL::Test::Utils::timeout_default;
 
