@@ -35,6 +35,7 @@ def test_record_says_what_it_was_made_from(servers: dict[str, Server], source18:
     record = json.loads((servers["both"].path / "build.json").read_text())
     assert record["source"] == source18.identity
     assert [patch["name"] for patch in record["patches"]] == [
+        "reload-sync",
         "baseline",
         "direct-io",
         "gather-write",

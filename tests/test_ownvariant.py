@@ -192,7 +192,8 @@ def test_patches_go_on_the_series_of_the_source(tmp_path: Path) -> None:
         assert isinstance(own, OwnVariant)
     old = Source("tarball", Path("x"), "15.18", "0")
     patches = patches_of(series.read(), "a", old)
-    assert [patch.name for patch in patches] == ["baseline", "direct-io", "gather-write", "x"]
+    names = [patch.name for patch in patches]
+    assert names == ["reload-sync", "baseline", "direct-io", "gather-write", "x"]
     assert patches[0].file.parent.name == "15"
 
 

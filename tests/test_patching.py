@@ -56,10 +56,12 @@ def content(path: Path) -> str:
     return digest.hexdigest()
 
 
+BASELINE = ("reload-sync", "baseline")
 INDEPENDENT = ("direct-io", "gather-write")
 ORDERS = [
     order for size in range(3) for order in itertools.permutations(INDEPENDENT, size)
 ]  # (), each alone, both in both orders
+POSTABLE = ("gather-ring", "reload-sync")
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: "+".join(order) or "none")
@@ -67,7 +69,7 @@ def test_every_order_and_subset_applies_to_the_baseline(
     series_tree: tuple[str, WorkTree], order: tuple[str, ...]
 ) -> None:
     major, tree = series_tree
-    tree.apply([patch(name, major) for name in ("baseline", *order)], major)
+    tree.apply([patch(name, major) for name in (*BASELINE, *order)], major)
     leftovers = [*tree.path.rglob("*.rej"), *tree.path.rglob("*.orig")]
     assert leftovers == []
     tree.restore()
@@ -77,10 +79,46 @@ def test_order_makes_no_difference(series_tree: tuple[str, WorkTree]) -> None:
     major, tree = series_tree
     results = set()
     for order in itertools.permutations(INDEPENDENT):
-        tree.apply([patch(name, major) for name in ("baseline", *order)], major)
+        tree.apply([patch(name, major) for name in (*BASELINE, *order)], major)
         results.add(content(tree.path))
     tree.restore()
     assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", POSTABLE)
+def test_what_could_be_posted_applies_to_stock(series_tree: tuple[str, WorkTree], name: str) -> None:
+    major, tree = series_tree
+    tree.apply([patch(name, major)], major)
+    assert patch(name, major).file.read_text().startswith("From ")
+    tree.restore()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [("gather-write", "gather-ring"), ("gather-write", "direct-io", "gather-ring")],
+    ids="+".join,
+)
+def test_gathering_across_the_ring_goes_on_gather_write(
+    series_tree: tuple[str, WorkTree], order: tuple[str, ...]
+) -> None:
+    major, tree = series_tree
+    tree.apply([patch(name, major) for name in (*BASELINE, *order)], major)
+    tree.restore()
+
+
+def test_gathered_writes_are_those_of_the_release(series_tree: tuple[str, WorkTree]) -> None:
+    """gather-write takes the baseline's loop back; only 15's open flags stay those of 2005."""
+    major, tree = series_tree
+    written = tree.path / "src/backend/access/transam/xlog.c"
+    tree.apply([patch("reload-sync", major)], major)
+    released = written.read_text()
+    tree.apply([patch(name, major) for name in (*BASELINE, "gather-write")], major)
+    gathered = written.read_text()
+    tree.restore()
+    loop = slice(released.index("\nXLogWrite("), released.index("\nXLogSetAsyncXactLSN("))
+    assert gathered[loop] == released[loop]
+    if major != "15":
+        assert gathered == released
 
 
 def test_every_variant_applies_and_leaves_no_trace(

@@ -528,7 +528,7 @@ def test_manifest_says_what_moves_the_numbers(run_folder: Path) -> None:
     assert plan.machine.kernel
     assert plan.builds["both"].source
     assert [patch.name for patch in plan.builds["both"].patches] == [
-        "baseline", "direct-io", "gather-write",
+        "reload-sync", "baseline", "direct-io", "gather-write",
     ]  # fmt: skip
     assert plan.drives["wal"]["profile"] == "ata-2005"
     (template,) = plan.templates.values()

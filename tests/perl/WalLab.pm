@@ -16,7 +16,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  $PAGE variants methods_of is_direct syncs_writes expected_flags
+  $PAGE variants methods_of is_direct is_mended syncs_writes expected_flags
   new_node recover set_method open_session ask close_session fd_flags
   start_traced stop_traced wal_calls others_wrote measure expected_writes
   wal_dump_ok
@@ -32,11 +32,13 @@ my $servers = $ENV{WALLAB_SERVERS}
 # all that is due in the segment.
 my %reach = (
 	'stock' => 'ring',
+	'gather-ring' => 'segment',
+	'reload-sync' => 'ring',
 	'baseline' => 'page',
 	'direct-io' => 'page',
-	'gather-write' => 'segment',
-	'both' => 'segment',
-	'committed' => 'segment');
+	'gather-write' => 'ring',
+	'both' => 'ring',
+	'committed' => 'ring');
 
 my $patience = $PostgreSQL::Test::Utils::timeout_default;
 
@@ -67,6 +69,14 @@ sub is_direct
 
 	return $method =~ /_direct$/
 	  || ($variant eq 'committed' && $method =~ /^open_/);
+}
+
+# Does the variant have the patch reload-sync?
+sub is_mended
+{
+	my ($variant) = @_;
+
+	return $variant !~ /^(stock|gather-ring)$/;
 }
 
 # Does the method sync by each write, so that no call for that is needed?

@@ -82,15 +82,18 @@ INSERT INTO t SELECT i, repeat(md5(i::text), 10) FROM generate_series(5001, 1000
 	$node->stop('immediate');
 }
 
-# What gathering across the buffers' end is worth, all of it by counts.
-if (   exists $writes_per_flush{stock}
-	&& exists $writes_per_flush{'gather-write'})
+# What gathering is worth, to the buffers' end and across it, all of it by counts.
+if (4 == grep { exists $writes_per_flush{$_} }
+	qw(stock gather-ring gather-write baseline))
 {
 	cmp_ok(
-		$writes_per_flush{'gather-write'},
+		$writes_per_flush{'gather-ring'},
 		'<',
 		$writes_per_flush{stock},
-		'gather-write takes fewer writes than stock');
+		'gather-ring takes fewer writes than stock');
+	is( $writes_per_flush{'gather-write'},
+		$writes_per_flush{stock},
+		'gather-write takes as many as stock');
 	cmp_ok(
 		$writes_per_flush{stock},
 		'<',
