@@ -85,6 +85,7 @@ class Pgbench:
         seconds: int | None = None,
         transactions: int | None = None,
         log: Path | None = None,
+        seed: int | None = None,
     ) -> list[str]:
         """Return the arguments of a run: so many seconds, or transactions for each client.
 
@@ -93,7 +94,8 @@ class Pgbench:
         """
         amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
         logged = ["-l", f"--log-prefix={log}"] if log else []
-        return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged]
+        seeded = [] if seed is None else [f"--random-seed={seed}"]
+        return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged, *seeded]
 
     @staticmethod
     def finish(

@@ -69,6 +69,9 @@ class RealBed:
         }
         self._trees = trees
         self._undo = contextlib.ExitStack()
+        self._shown = contextlib.ExitStack()
+        """What shows the servers."""
+        self._seed: int | None = None
         self._servers = Installed({}, {})
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
@@ -90,7 +93,38 @@ class RealBed:
 
     def close(self) -> None:
         """Undo everything that open did; safe to call twice."""
+        self._shown.close()
         self._undo.close()
+
+    def take_over(
+        self,
+        experiment: Experiment,
+        preset: Preset,
+        cells: tuple[Cell, ...],
+        trees: Mapping[str, Path],
+        seed: int,
+    ) -> None:
+        """Measure these cells from now on, on the drives and templates that open made.
+
+        Every cell must ask for those. The seed is that of the clients' random numbers.
+        """
+        self.hide_servers()
+        self._experiment, self._preset, self._trees, self._seed = experiment, preset, trees, seed
+        self._conditions = {
+            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
+        }
+        self._show_servers()
+        self._make_programs_ready()
+
+    def hide_servers(self) -> None:
+        """Let go of the installed trees, until others are taken over."""
+        self._shown.close()
+        self._servers = Installed({}, {})
+
+    def _show_servers(self) -> None:
+        self._servers = installed.shown(
+            self._trees, self._ledger, self._shown, private=self._private
+        )
 
     def _install(self) -> None:
         """Install the programs that the workloads run; MachineError where that fails."""
@@ -105,8 +139,10 @@ class RealBed:
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
-        if private:
+        self._private = "simulated" in kinds or not all(
+            map(process.can_run, self._trees.values())
+        )
+        if self._private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()
         self._undo.callback(self._ledger.close)
@@ -122,10 +158,15 @@ class RealBed:
                 )
         # File systems are mounted where the drives' servers do not live: the last process of
         # a namespace unmounts what is left there, and a server would then wait for itself.
-        if private:
+        if self._private:
             mounts.enter_private_namespace()
-        self._servers = installed.shown(self._trees, self._ledger, self._undo, private=private)
-        if limit := matrix.memory_mb(self._experiment, self._preset):
+        self._show_servers()
+        self._make_programs_ready()
+
+    def _make_programs_ready(self) -> None:
+        """Limit what the server may use, and put the archiver where it can be run."""
+        limit = matrix.memory_mb(self._experiment, self._preset)
+        if limit and not self._group:
             self._group = self._group_of(limit, "")
         if any(asked.archive == "direct_cp" for asked in self._conditions.values()):
             shutil.copy2(provision.copy_program(), self._direct_cp)
@@ -191,6 +232,7 @@ class RealBed:
             client_cpus=self._client_cpus(conditions),
             values=self._experiment.values,
             series=self._experiment.series,
+            seed=self._seed,
         )
 
     def _make_templates(self) -> BedReport:

@@ -100,6 +100,7 @@ class Runner:
             seconds=seconds,
             transactions=transactions,
             log=log,
+            seed=self._stage.seed,
         )
         # A server with a deadlock is to fail the sample, not to hang the run.
         deadline = time.monotonic() + (HANGING + 10 * seconds if seconds else math.inf)

@@ -1,0 +1,35 @@
+"""The virtual machine that a run was measured on: everything by version and digest."""
+
+import msgspec
+
+
+class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a virtual sample is a function of, beside the experiment, the cell and the seed."""
+
+    mips: int
+    """Million instructions that the processor does in a second of its own clock."""
+    memory_mb: int
+    """Of the guest."""
+    emulator: str
+    """As it names itself."""
+    emulator_sha256: str
+    options: tuple[str, ...]
+    """Of the emulator, with the names of files without their folders."""
+    kernel: str
+    kernel_sha256: str
+    first_sha256: str
+    """The first file system, which the kernel starts with."""
+    root_sha256: str
+    """The root file system: the lab, its drive, its tools."""
+    servers: dict[str, str]
+    """As the manifest's builds -> sha256 of the device that a server comes on."""
+    templates: dict[str, str]
+    """Template -> sha256 of its recipe, which names all that its memory follows from."""
+
+    @property
+    def words(self) -> str:
+        """The machine for people."""
+        return (
+            f"virtual, {self.mips} million instructions a second, {self.memory_mb} MB, one "
+            f"processor; {self.emulator}; Linux {self.kernel}"
+        )

@@ -1,0 +1,141 @@
+"""Runs in the guest as its first program: does what the order says with the lab's own bed.
+
+An order comes on a memory device, the answer goes out by the second serial line. After each answer
+the machine stops at one instruction; a clone of it goes on there, and finds another order.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import sys
+import termios
+import time
+import traceback
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+from wallab.bench import provenance
+from wallab.bench.realbed import RealBed
+from wallab.errors import LabError
+from wallab.files import jsonfile
+from wallab.machine import mounts
+from wallab.virtual import emulator, message
+from wallab.virtual.message import Answer, Order
+
+_SERVER = Path("/server")
+_LINE = "/dev/ttyS1"
+_ORDER_BYTES = 1 << 20
+_BLKFLSBUF = 0x1261
+_PVPANIC = 0x505
+_STOP = bytes.fromhex("66ba0505" "b001" "ee" "c3")
+"""mov $0x505, %dx; mov $1, %al; out %al, %dx; ret."""
+
+
+def _device(megabytes: int) -> Path:
+    """Return the memory device of that size."""
+    for size in sorted(Path("/sys/block").glob("pmem*/size")):
+        if int(size.read_text()) * 512 == megabytes << 20:
+            return Path("/dev") / size.parent.name
+    raise FileNotFoundError(f"no memory device of {megabytes} MB")
+
+
+class Stopper:
+    """Stops the machine at an instruction of this process."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.ioperm(_PVPANIC, 1, 1):
+            raise OSError(ctypes.get_errno(), "ioperm")
+        self._code = mmap.mmap(
+            -1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        )
+        self._code.write(_STOP)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._code))
+        self.stop = ctypes.CFUNCTYPE(None)(address)
+
+
+def _fresh(device: Path) -> None:
+    """Drop what the kernel keeps of a device whose content is about to be another."""
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _receive(device: Path) -> Order:
+    _fresh(device)
+    with device.open("rb") as stream:
+        return message.unpacked(stream.read(_ORDER_BYTES))
+
+
+class Agent:
+    """The guest's bed and what is done with it."""
+
+    def __init__(self) -> None:
+        self._bed: RealBed | None = None
+        self._servers = _device(emulator.SERVER_MB)
+
+    def answer(self, order: Order) -> Answer:
+        """Do what is ordered."""
+        time.sleep(order.wait_ns / 1e9)
+        with self._server():
+            if order.kind == "template":
+                return self._template(order)
+            return self._from_template(order)
+
+    @contextlib.contextmanager
+    def _server(self) -> Iterator[None]:
+        mounts.mount(self._servers, _SERVER, "erofs", "ro")
+        try:
+            yield
+        finally:
+            if self._bed:
+                self._bed.hide_servers()
+            mounts.unmount(_SERVER)
+            _fresh(self._servers)
+
+    def _template(self, order: Order) -> Answer:
+        trees = {order.server: _SERVER / "tree"}
+        self._bed = RealBed(order.experiment, order.preset, order.cells, trees)
+        report = self._bed.open()
+        return Answer(report=report, machine=provenance.machine())
+
+    def _from_template(self, order: Order) -> Answer:
+        assert self._bed is not None
+        trees = {order.server: _SERVER / "tree"}
+        self._bed.take_over(order.experiment, order.preset, order.cells, trees, order.seed)
+        if order.kind == "probe":
+            return Answer(
+                methods=self._bed.methods[order.server],
+                lacking=tuple(map(self._bed.lacks, order.cells)),
+            )
+        (cell,) = order.cells
+        return Answer(sample=self._bed.sample(cell, order.round, order.position))
+
+
+def main() -> None:
+    """Answer orders until the machine is ended."""
+    agent, stopper, orders = Agent(), Stopper(), _device(emulator.ORDERS_MB)
+    line = os.open(_LINE, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(line)
+    while True:
+        try:
+            answer = agent.answer(_receive(orders))
+        except LabError as error:
+            answer = Answer(error=str(error))
+        except Exception as error:  # the host shall see it
+            traceback.print_exc(file=sys.stderr)
+            answer = Answer(error=f"{type(error).__name__}: {error}")
+        data = jsonfile.dumps(answer) + b"\n"
+        while data:
+            data = data[os.write(line, data) :]
+        termios.tcdrain(line)
+        stopper.stop()
+
+
+if __name__ == "__main__":
+    main()

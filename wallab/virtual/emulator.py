@@ -1,0 +1,248 @@
+"""QEMU as a machine whose clock counts instructions, and its line for orders to itself (QMP)."""
+
+import contextlib
+import hashlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wallab.errors import LabError, MachineError
+from wallab.machine import process, provision
+
+PROGRAM = "qemu-system-x86_64"
+
+ORDERS_MB = 128
+ROOT_MB = 256
+SERVER_MB = 512
+"""Sizes of the devices, by which the guest tells them apart: the kernel finds them in any order."""
+
+_SHIFTS = {1000: 0, 500: 1, 250: 2, 125: 3}
+"""MIPS -> the binary logarithm of the nanoseconds that an instruction takes."""
+
+_PARAMETERS = (
+    "console=ttyS0 panic=-1 tsc=reliable no_timer_check mitigations=off nowatchdog "
+    "random.trust_cpu=off quiet norandmaps nokaslr"
+)
+_PATIENCE = 60
+"""Seconds that the emulator itself may take to answer, on a busy machine."""
+
+
+class Ended(MachineError):
+    """The emulator ended, or was ended, before the guest had stopped."""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A guest's parts, before it is started."""
+
+    kernel: Path
+    first: Path
+    """The first file system."""
+    root: Path
+    server: Path
+    orders: Path
+    ram: Path
+    memory_mb: int
+    mips: int
+
+    def command(self, *, private: bool) -> list[str | Path]:
+        """Return QEMU's command line but for its ends; with `private`, no file is written to."""
+        share = "off" if private else "on"
+        memory = f"{self.memory_mb},slots=4,maxmem={self.memory_mb + 4096}M"
+        command: list[str | Path] = [
+            PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            "-machine", "pc,hpet=off,nvdimm=on,memory-backend=ram",
+            "-accel", "tcg,tb-size=512", "-cpu", "Nehalem,-rdtscp", "-smp", "1", "-m", memory,
+            "-icount", f"shift={shift(self.mips)},sleep=off,align=off",
+            "-rtc", "base=2005-07-20T00:00:00,clock=vm",
+            "-device", "pvpanic", "-action", "panic=pause",
+            "-kernel", self.kernel, "-initrd", self.first, "-append", _PARAMETERS,
+            "-object", _memory("ram", self.ram, self.memory_mb << 20, share),
+        ]  # fmt: skip
+        for name, file in (("root", self.root), ("orders", self.orders), ("server", self.server)):
+            command += ["-object", _memory(name, file, file.stat().st_size, share)]
+            command += ["-device", f"nvdimm,memdev={name},id=nv-{name}"]
+        return command
+
+    def options(self) -> tuple[str, ...]:
+        """Return the command line with the names of files without their folders."""
+        words = []
+        for word in self.command(private=True)[1:]:
+            parts = str(word).split(",")
+            words.append(",".join(_nameless(part) for part in parts))
+        return tuple(words)
+
+
+def _nameless(part: str) -> str:
+    """Return the part of an option without the path in it."""
+    key, sign, value = part.partition("=")
+    if sign and value.startswith("/"):
+        return f"{key}={Path(value).name}"
+    return Path(part).name if part.startswith("/") else part
+
+
+def _memory(name: str, file: Path, size: int, share: str) -> str:
+    # A comma ends an option; two are one.
+    path = str(file).replace(",", ",,")
+    return f"memory-backend-file,id={name},mem-path={path},size={size},share={share}"
+
+
+def shift(mips: int) -> int:
+    """Return what QEMU's icount calls shift; LabError where there is none."""
+    if mips not in _SHIFTS:
+        raise LabError(
+            f"mips: {mips}: the emulator counts {', '.join(map(str, _SHIFTS))} so far; what lies "
+            "between is not there yet"
+        )
+    return _SHIFTS[mips]
+
+
+def check() -> None:
+    """MachineError unless QEMU is there, after trying to install it."""
+    if shutil.which(PROGRAM):
+        return
+    try:
+        provision.install({"qemu-system-x86": PROGRAM})
+    except provision.SetupError as error:
+        raise MachineError(f"the virtual machine takes QEMU: {error}") from None
+    if not shutil.which(PROGRAM):
+        raise MachineError(f"the virtual machine takes {PROGRAM}, which is not on PATH")
+
+
+def version() -> tuple[str, str]:
+    """Return how QEMU names itself, and its sha256."""
+    printed = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout
+    program = shutil.which(PROGRAM)
+    assert program
+    with Path(program).open("rb") as stream:
+        return printed.splitlines()[0], hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class Emulator:
+    """A QEMU at work, its guest not yet begun; `folder` takes its sockets and lines."""
+
+    def __init__(self, machine: Machine, folder: Path, *, clone: bool) -> None:
+        self._folder = folder
+        self._events: list[str] = []
+        control = folder / "qmp"
+        ends: list[str | Path] = [
+            "-serial", f"file:{folder / 'console'}", "-serial", f"file:{folder / 'answer'}",
+            "-qmp", f"unix:{control},server=on,wait=off", "-S",
+        ]  # fmt: skip
+        if clone:
+            ends += ["-incoming", "defer"]
+        with (folder / "errors").open("wb") as errors:
+            self.process = process.spawn(
+                [*machine.command(private=clone), *ends],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._connect(control)
+            self._lines = self._socket.makefile("rb")
+            self._read()
+            self.ask("qmp_capabilities")
+        except BaseException:
+            self.end()
+            raise
+
+    def _connect(self, control: Path) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._socket.connect(str(control))
+            except OSError as error:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise self._ended() from error
+                time.sleep(0.01)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            line = self._lines.readline()
+        except (OSError, ValueError):
+            line = b""
+        if not line:
+            raise self._ended()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _ended(self) -> Ended:
+        words = []
+        for name in ("errors", "console"):
+            with contextlib.suppress(OSError):
+                words.append((self._folder / name).read_text(errors="replace").strip()[-1500:])
+        return Ended(f"the emulator ended: {'; '.join(filter(None, words)) or 'without a word'}")
+
+    def ask(self, verb: str, **arguments: object) -> Any:
+        """Have QEMU do something; MachineError if it refuses."""
+        self._send({"execute": verb, "arguments": arguments})
+        return self._result(verb)
+
+    def _send(self, request: dict[str, Any], descriptor: int | None = None) -> None:
+        data = json.dumps(request).encode() + b"\n"
+        try:
+            if descriptor is None:
+                self._socket.sendall(data)
+            else:
+                socket.send_fds(self._socket, [data], [descriptor])
+        except OSError:
+            raise self._ended() from None
+
+    def _result(self, verb: str) -> Any:
+        while True:
+            found = self._read()
+            if "event" in found:
+                self._events.append(found["event"])
+            elif "error" in found:
+                raise MachineError(f"{PROGRAM} refuses {verb}: {found['error']['desc']}")
+            else:
+                return found["return"]
+
+    def _migrate(self, verb: str, file: Path, mode: str) -> None:
+        """Save or load the state of the devices; memory stays in its files."""
+        capability = {"capability": "x-ignore-shared", "state": True}
+        self.ask("migrate-set-capabilities", capabilities=[capability])
+        with file.open(mode) as stream:
+            self._send({"execute": "getfd", "arguments": {"fdname": "state"}}, stream.fileno())
+            self._result("getfd")
+        self.ask(verb, uri="fd:state")
+        while (status := self.ask("query-migrate").get("status")) != "completed":
+            if status == "failed":
+                raise MachineError(f"{PROGRAM}: {verb} failed; {self._ended()}")
+            time.sleep(0.01)
+
+    def save(self, file: Path) -> None:
+        """Keep the state of the stopped guest's devices."""
+        self._migrate("migrate", file, "wb")
+
+    def load(self, file: Path) -> None:
+        """Take over the state of another guest's devices."""
+        self._migrate("migrate-incoming", file, "rb")
+
+    def run(self) -> bytes:
+        """Let the guest run until it stops itself; return its answer, a line."""
+        self._events.clear()
+        self.ask("cont")
+        while "GUEST_PANICKED" not in self._events or "STOP" not in self._events:
+            found = self._read()
+            if "event" in found:
+                self._events.append(found["event"])
+        return (self._folder / "answer").read_bytes()
+
+    def console(self) -> str:
+        """Return the last that the guest's kernel and agent printed."""
+        return (self._folder / "console").read_text(errors="replace")[-3000:]
+
+    def end(self) -> None:
+        """End the emulator; safe to call twice, and from another thread."""
+        process.end(self.process, signal.SIGKILL, 60)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

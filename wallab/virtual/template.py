@@ -1,0 +1,167 @@
+"""Templates: guests with a loaded cluster, stopped at one instruction, that samples are clones of."""
+
+import contextlib
+import fcntl
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from wallab import paths
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.record import matrix
+from wallab.record.conditions import Conditions
+from wallab.record.experiment import Cell, Experiment, Preset
+from wallab.virtual import message
+from wallab.virtual.emulator import ORDERS_MB, Emulator, Machine
+from wallab.virtual.message import Answer, Order
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """All that a template's memory follows from."""
+
+    order: Order
+    options: tuple[str, ...]
+    """Of the emulator."""
+    emulator: str
+    """sha256, as all that follow."""
+    kernel: str
+    first: str
+    root: str
+    server: str
+
+    @property
+    def sha256(self) -> str:
+        """Its name."""
+        return hashlib.sha256(jsonfile.dumps(self)).hexdigest()
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A template in the cache."""
+
+    folder: Path
+    answer: Answer
+
+    @property
+    def ram(self) -> Path:
+        """The guest's memory."""
+        return self.folder / "ram"
+
+    @property
+    def devices(self) -> Path:
+        """The state of everything else."""
+        return self.folder / "devices"
+
+
+def order_of(
+    experiment: Experiment, preset: Preset, conditions: Conditions, server: str
+) -> Order:
+    """Return what a guest is told that becomes the template of such cells.
+
+    Nothing of it depends on which cells a run has, nor on what the drives and the server are
+    switched to for a sample.
+    """
+    cell: Cell = {"source": conditions.source} if conditions.source else {}
+    drives = {
+        name: msgspec.structs.replace(
+            experiment.drive[name],
+            profile=asked.profile,
+            filesystem=asked.filesystem,
+            write_cache="off",
+        )
+        for name, asked in conditions.drives.items()
+    }
+    bare = Experiment(
+        title="",
+        source="",
+        workload=experiment.workload,
+        rows=(),
+        column="",
+        axes={axis: (value,) for axis, value in cell.items()},
+        drive=drives,
+        settings=experiment.settings,
+        preset={},
+    )
+    how_much = msgspec.structs.replace(
+        preset, about="", scale=conditions.scale, rounds=1, precision=None, control=None, only=(),
+        transactions=None, seconds=1, memory_mb=None, warm_up_seconds=0,
+    )  # fmt: skip
+    assert matrix.conditions(bare, how_much, cell).drive_kinds == conditions.drive_kinds
+    return Order(
+        kind="template", experiment=bare, preset=how_much, server=server, cells=(cell,)
+    )
+
+
+def kept(recipe: Recipe) -> Template | None:
+    """Return the template of the cache; None if there is none."""
+    folder = _folder(recipe)
+    try:
+        return Template(folder, jsonfile.load(folder / "answer.json", Answer))
+    except OSError:
+        return None
+
+
+def _folder(recipe: Recipe) -> Path:
+    return paths.cache() / "virtual" / f"template-{recipe.sha256[:16]}"
+
+
+@contextlib.contextmanager
+def _alone(recipe: Recipe) -> Iterator[None]:
+    """Let nobody else make the same template meanwhile."""
+    folder = _folder(recipe)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def make(
+    recipe: Recipe,
+    machine: Callable[[Path, Path], Machine],
+    work: Path,
+    started: Callable[[Emulator], contextlib.AbstractContextManager[Emulator]],
+) -> Template:
+    """Return the template, made unless the cache has it.
+
+    `machine` returns the guest's parts for its RAM and its orders; `started` owns the emulator
+    while it runs in the folder `work`. MachineError where the guest fails.
+    """
+    with _alone(recipe):
+        if (found := kept(recipe)) is not None:
+            return found
+        folder = _folder(recipe)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name:
+            made = Path(name) / "made"
+            made.mkdir()
+            orders = work / "orders"
+            write_order(orders, recipe.order)
+            emulated = Emulator(machine(made / "ram", orders), work, clone=False)
+            with started(emulated):
+                answer = read_answer(emulated)
+                emulated.save(made / "devices")
+            jsonfile.save(made / "recipe.json", recipe)
+            jsonfile.save(made / "answer.json", answer)
+            made.rename(folder)
+        return Template(folder, answer)
+
+
+def write_order(file: Path, order: Order) -> None:
+    """Write the device that an order comes on."""
+    with file.open("wb") as stream:
+        stream.write(message.packed(order))
+        stream.truncate(ORDERS_MB << 20)
+
+
+def read_answer(emulated: Emulator) -> Answer:
+    """Let the guest run, and return its answer; MachineError if that is an error."""
+    line = emulated.run()
+    try:
+        answer = jsonfile.loads(line, Answer)
+    except msgspec.MsgspecError as error:
+        raise MachineError(f"the guest's answer cannot be read: {error}") from None
+    if answer.error:
+        raise LabError(f"in the virtual machine: {answer.error}")
+    return answer
