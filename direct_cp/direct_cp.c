@@ -213,7 +213,7 @@ copy(int source, const char *name, int target, off_t expected)
 }
 
 static bool
-same_content(int one, const char *one_name, int other, const char *other_name)
+same_content(int first, const char *first_name, int second, const char *second_name)
 {
 	char *chunk = buffer();
 	char *beside = buffer();
@@ -223,8 +223,8 @@ same_content(int one, const char *one_name, int other, const char *other_name)
 
 	do
 	{
-		size = read_chunk(one, chunk, offset, one_name);
-		same = read_chunk(other, beside, offset, other_name) == size &&
+		size = read_chunk(first, chunk, offset, first_name);
+		same = read_chunk(second, beside, offset, second_name) == size &&
 			   memcmp(chunk, beside, size) == 0;
 		offset += (off_t) size;
 	} while (same && size == CHUNK);

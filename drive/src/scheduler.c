@@ -15,7 +15,7 @@ static bool must_wait(const struct request_list *waiting, const struct request *
             older->sector < request->sector + request->count &&
             request->sector < older->sector + older->count)
             return true;
-    return conflict->found(conflict->context, request);
+    return conflict->meets(conflict->context, request);
 }
 
 static struct request **pick_fifo(struct request_list *waiting, int64_t head,

@@ -7,7 +7,7 @@
 
 /* Whether the drive is at work on the same sectors, so that the request has to wait. */
 struct conflict {
-    bool (*found)(const void *context, const struct request *request);
+    bool (*meets)(const void *context, const struct request *request);
     const void *context;
 };
 

@@ -398,9 +398,9 @@ static void test_battery_destage(void)
         rig_submit(&rig, r);
         rig_finish(&rig);
         for (int i = 0; i < 2 * PAGE; i++) {
-            int found = ((unsigned char *)r->data)[i * SECTOR_BYTES];
+            int byte = ((unsigned char *)r->data)[i * SECTOR_BYTES];
 
-            CHECK(found == 5 || (found == 6 && i >= 4 && i < 8), "sector %d: %d", i, found);
+            CHECK(byte == 5 || (byte == 6 && i >= 4 && i < 8), "sector %d: %d", i, byte);
         }
         rig_rest(&rig);
         CHECK_EQUAL(rig_media(&rig, 16), 5);
@@ -467,16 +467,17 @@ static void test_planned_cut(void)
     CHECK(fabs(sum / WINDOWS - 25e6) < 4 * 50e6 / sqrt(12 * WINDOWS), "mean %g", sum / WINDOWS);
 }
 
-static int64_t told[SIZE / SECTOR_BYTES];
+static int64_t reported[SIZE / SECTOR_BYTES];
 
 static void tell_lost(void *context, int64_t sector, int64_t count)
 {
     (void)context;
     for (int64_t i = 0; i < count; i++)
-        told[sector + i]++;
+        reported[sector + i]++;
 }
 
-/* What a cut took is told, sector by sector: all that had been acknowledged and is not there. */
+/* What a cut took is reported, sector by sector: all that had been acknowledged and is not there.
+ */
 static void test_lost(void)
 {
     for (int round = 0; round < 50; round++) {
@@ -487,7 +488,7 @@ static void test_lost(void)
 
         rig_init(&rig, SIZE, true, NULL);
         rig.data.medium.lost = tell_lost;
-        memset(told, 0, sizeof told);
+        memset(reported, 0, sizeof reported);
         memset(newest, 0, sizeof newest);
         for (int i = 1; i < 120; i++) {
             int64_t sector = (int64_t)(rig_random(&seed) % 600) * 8;
@@ -499,12 +500,12 @@ static void test_lost(void)
         rig_advance(&rig, rig.now + (int64_t)(rig_random(&seed) % (60 * MS)));
         cut(&rig, round % 3 / 2.0);
         for (int64_t s = 0; s < 4800; s++) {
-            CHECK(told[s] <= 2, "sector %" PRId64 " told %" PRId64 " times", s, told[s]);
+            CHECK(reported[s] <= 2, "sector %" PRId64 " told %" PRId64 " times", s, reported[s]);
             if (rig_media(&rig, s) != newest[s])
-                CHECK(told[s] > 0, "sector %" PRId64 " lost in silence", s);
+                CHECK(reported[s] > 0, "sector %" PRId64 " lost in silence", s);
             else
-                CHECK(told[s] <= 1, "sector %" PRId64 " is there and was told as lost", s);
-            lost += told[s];
+                CHECK(reported[s] <= 1, "sector %" PRId64 " is there and was told as lost", s);
+            lost += reported[s];
         }
         CHECK_EQUAL(lost, rig.model.cut.lost_sectors);
         rig_free(&rig);

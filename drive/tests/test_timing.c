@@ -341,13 +341,13 @@ static void test_starvation(void)
 /* N spindles: N times the rate in sequence, and a request within a chunk moves one of them. */
 static void test_stripes(void)
 {
-    static const char *const one[] = {"read_segments=0", "queue_depth=32", NULL};
+    static const char *const one_spindle[] = {"read_segments=0", "queue_depth=32", NULL};
     static const char *const four[] = {"read_segments=0", "queue_depth=32", "units=4", NULL};
     double took[2];
     struct rig rig;
 
     for (int i = 0; i < 2; i++) {
-        rig_init(&rig, SIZE, false, i == 0 ? one : four);
+        rig_init(&rig, SIZE, false, i == 0 ? one_spindle : four);
         for (int64_t k = 0; k < 64; k++)
             rig_submit(&rig, rig_request(REQUEST_WRITE, k * 1024, 1024, (int)k + 1));
         rig_finish(&rig);
