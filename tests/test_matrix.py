@@ -47,6 +47,12 @@ def test_the_thread_stands_in_it() -> None:
         ('variant = ["stock"', 'variant = ["stick"', "axes.variant: unknown value “stick”"),
         ('profile = "ata-2005"', 'profile = "ata-1905"', "drive.wal.profile: no drive profile"),
         ("rounds = 20", "rounds = 0", r"experiment\.thread\.preset\.full\.rounds: expected"),
+        ("rounds = 20", "rounds = 20\nround = 3", r"experiment\.thread.*preset.*round"),
+        (
+            'control = { variant = "both", write_cache = "off", sync = "open_direct" }',
+            'control = { variant = "both", write_cache = "off", sync = "open_sink" }',
+            r"thread\.preset\.full\.control: expected a cell of the preset",
+        ),
         ("rounds = 20", 'rounds = "many"', r"experiment\.thread\.preset\.full\.rounds: expected"),
         ("transactions = 200", "transactions = 200\nseconds = 3", "either transactions or seconds"),
         ('column = "sync"', 'column = "sink"', "rows: expected every axis"),

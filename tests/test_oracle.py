@@ -84,6 +84,9 @@ def test_asynchronous_may_be_lost_from_the_end_only() -> None:
     judgement = judged(log, [*whole(5, 1), *whole(5, 3)], {5: 3}, asynchronous=(5,))
     assert judgement.category == "corrupted"
     assert "transaction 2 is missing" in judgement.broken[0]
+    judgement = judged(log, [*whole(5, 2), *whole(5, 3)], {5: 3}, asynchronous=(5,))
+    assert judgement.category == "corrupted"
+    assert "transaction 1 is missing" in judgement.broken[0]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,16 @@ def test_seed_decides_the_order() -> None:
     assert first != second
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_rounds_are_shuffled_each_for_itself(seed: int) -> None:
+    """A cell that always follows the same one would always have its leftovers."""
+    rounds = [tuple(cell["variant"] for cell in cells) for cells in schedule.rounds(CELLS, 4, seed)]
+    for at, order in enumerate(rounds):
+        rotated = {order[shift:] + order[:shift] for shift in range(len(order))}
+        rotated |= {cells[::-1] for cells in rotated}
+        assert not rotated & {*rounds[:at], *rounds[at + 1 :]}
+
+
 PRESET = Preset(about="", scale=1, clients=1, rounds=20, seconds=1, precision=3.0)
 STEADY, NOISY = Turn({"sync": "steady"}), Turn({"sync": "noisy"})
 

@@ -328,6 +328,32 @@ static void test_torn_destage(void)
     CHECK_EQUAL(lengths, 2 * PAGE);
 }
 
+/* Flash has nothing of a write before it is programmed; then sector after sector as they come. */
+static void test_torn_flash(void)
+{
+    static const char *const flash[] = {"read_segments=0",
+                                        "flash_bytes=4194304",
+                                        "flash_read_ns=50000",
+                                        "flash_program_ns=200000",
+                                        "flash_bytes_per_s=51200000",
+                                        "command_overhead_ns=10000",
+                                        NULL};
+    enum { EACH = 10000, PROGRAM = 210000 };
+
+    for (int64_t at = 0; at < PROGRAM + PAGE * EACH; at += 500) {
+        struct rig rig;
+        int64_t passed = at < PROGRAM ? 0 : (at - PROGRAM) / EACH;
+
+        rig_init(&rig, 4 << 20, false, flash);
+        rig_submit(&rig, rig_request(REQUEST_WRITE, 16, PAGE, 5));
+        rig_advance(&rig, rig.now + at);
+        cut(&rig, 0);
+        for (int i = 0; i < PAGE; i++)
+            CHECK_EQUAL(rig_media(&rig, 16 + i), i < passed ? 5 : 0);
+        rig_free(&rig);
+    }
+}
+
 /* With a battery the cache is as good as the platter, until it is full. */
 static void test_battery(void)
 {
@@ -599,6 +625,7 @@ int main(void)
     test_cut();
     test_torn();
     test_torn_destage();
+    test_torn_flash();
     test_battery();
     test_battery_destage();
     test_planned_cut();

@@ -372,6 +372,26 @@ static void test_stripes(void)
     rig_free(&rig);
 }
 
+/* Heads that are to write settle longer after a seek; on the cylinder they are on, not at all. */
+static void test_write_settle(void)
+{
+    static const char *const slow[] = {"write_settle_ns=3000000", NULL};
+    struct rig rig;
+    struct mechanism *heads;
+
+    rig_init(&rig, SIZE, false, slow);
+    heads = &rig.model.unit[0].mechanism;
+    for (int64_t sector = SIZE / SECTOR_BYTES / 7; sector < SIZE / SECTOR_BYTES; sector += 99991) {
+        struct motion reading = mechanism_plan(heads, sector, PAGE, false, rig.now);
+        struct motion writing = mechanism_plan(heads, sector, PAGE, true, rig.now);
+
+        CHECK_EQUAL(writing.seek_ns, reading.seek_ns + 3 * MS);
+    }
+    CHECK_EQUAL(mechanism_plan(heads, 8, PAGE, true, rig.now).seek_ns,
+                mechanism_plan(heads, 8, PAGE, false, rig.now).seek_ns);
+    rig_free(&rig);
+}
+
 static void test_flash(void)
 {
     static const char *const flash[] = {"read_segments=0",
@@ -469,6 +489,7 @@ int main(void)
     test_shortest_positioning_first();
     test_starvation();
     test_stripes();
+    test_write_settle();
     test_flash();
     test_queued_flush();
     test_constant_latency();
