@@ -1,6 +1,7 @@
 """What is in force while a server runs: the value of each axis, as the machine tells it."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterable
 
 from wallab.bench.stage import Stage
@@ -15,7 +16,7 @@ def _archive(stage: Stage) -> str:
         ).fetchone()
     assert row is not None
     mode, command = row
-    return str(command).split(maxsplit=1)[0].rsplit("/")[-1] if mode == "on" else "off"
+    return shlex.split(str(command))[0].rsplit("/")[-1] if mode == "on" else "off"
 
 
 def _barriers(stage: Stage) -> str:
