@@ -27,7 +27,7 @@ from wallab import paths
 from wallab.command import build_variant, power_cut, run_matrix
 from wallab.errors import LabError, MachineError
 from wallab.files import foreign
-from wallab.machine import provision, sandbox
+from wallab.machine import ledger, memorygroup, provision, sandbox
 from wallab.machine.sandbox import Limits, Sandbox
 from wallab.servers import builder, source
 from wallab.servers.builder import Builder
@@ -251,6 +251,24 @@ def test_machine_is_read_only_and_homes_are_not_there(make: Make) -> None:
 
 
 @pytest.mark.usefixtures("bwrap")
+def test_labs_own_folders_are_not_seen(
+    make: Make, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where programs are shown around them, as with a lab in /opt."""
+    monkeypatch.setattr(sandbox, "_SHOWN", (*sandbox._SHOWN, str(place)))
+    for name in ("RESULTS", "BUILD"):
+        monkeypatch.setattr(paths, name, place / name)
+        (place / name).mkdir()
+        (place / name / "figures").write_text("mine")
+    (place / "beside").write_text("a program")
+    server = make(INSTALL, f'ls -R {place} >"$target/seen"')
+    seen = (server.path / "seen").read_text().split()
+    assert "beside" in seen
+    assert "BUILD" in seen
+    assert "figures" not in seen
+
+
+@pytest.mark.usefixtures("bwrap")
 def test_network_is_not_reached(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as here:
         port = here.getsockname()[1]
@@ -347,6 +365,11 @@ def test_daemon_ends_with_its_build(kind: str, make: Make, place: Path) -> None:
     assert left(place) == []
 
 
+def groups(pid: int) -> list[Path]:
+    """The control groups of a lab's sandboxes."""
+    return [*Path("/sys/fs/cgroup").glob(f"**/wal-lab-sandbox-{pid}-*")]
+
+
 @pytest.mark.usefixtures("bwrap")
 @needs_root
 def test_build_does_not_outlive_the_lab(place: Path) -> None:
@@ -374,6 +397,10 @@ def test_build_does_not_outlive_the_lab(place: Path) -> None:
     while left(place):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    # The next start removes what the kernel counted by.
+    assert memorygroup.lacking() or groups(lab.pid)
+    ledger.clear_dead()
+    assert groups(lab.pid) == []
 
 
 LEFT = {

@@ -139,9 +139,7 @@ class RealBed:
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        self._private = "simulated" in kinds or not all(
-            map(process.can_run, self._trees.values())
-        )
+        self._private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
         if self._private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()

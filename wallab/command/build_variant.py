@@ -93,8 +93,6 @@ def check(
     as_json: bool,
 ) -> int:
     """Check the servers one after the other and print the results; 1 if a test failed."""
-    for line in ledger.clear_dead():
-        say(f"left behind by an earlier run: {line}")
     results = []
     for server in built:
         result = checking.check(maker, server, variants[server.build.variant], suites)
@@ -107,7 +105,9 @@ def check(
 
 
 def builder_of(source_name: str, system: str) -> Builder:
-    """Return the builder for a source and build system by name."""
+    """Return the builder for a source and build system by name; clear what a kill left behind."""
+    for line in ledger.clear_dead():
+        say(f"left behind by an earlier run: {line}")
     tree = source.resolve(source_name)
     return Builder(tree, buildsystem.choose(system, tree))
 

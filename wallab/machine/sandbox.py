@@ -174,14 +174,14 @@ def _bwrap(name: str | None, scratch: int) -> list[str]:
     else:
         for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
             command += ["--cap-add", right]
-    for top in _SHOWN:
-        if Path(top).is_symlink():
-            command += ["--symlink", str(Path(top).readlink()), top]
-        else:
-            command += ["--ro-bind-try", top, top]
     command += ["--proc", "/proc", "--dev", "/dev"]
     for place in ("/dev/shm", "/tmp", "/var/tmp"):  # noqa: S108 - its own
         command += ["--perms", "1777", "--size", str(scratch), "--tmpfs", place]
+    for top in map(Path, _SHOWN):
+        if top.is_symlink():
+            command += ["--symlink", str(top.readlink()), str(top)]
+        else:
+            command += [*_parents(top), "--ro-bind-try", str(top), str(top)]
     return command
 
 
@@ -315,7 +315,7 @@ class Sandbox:
         if self.kind == "bwrap":
             outer = _bwrap(self.user, self.limits.scratch)
             for place in _hidden():
-                outer += ["--perms", "0755", "--tmpfs", str(place)]
+                outer += [*_parents(place), "--perms", "0755", "--tmpfs", str(place)]
             for place, outside in sorted(self._readable.items()):
                 if place == outside and _is_shown(place) and not _is_hidden(place):
                     continue

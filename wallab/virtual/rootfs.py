@@ -149,16 +149,12 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
         "sbin": Entry(link="usr/sbin"),
         # Where the loader looks after the root's own: a server brings what it needs.
         "lib": Entry(link=f"{SERVER}/lib"),
-        "lib64/ld-linux-x86-64.so.2": Entry(
-            link="/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-        ),
+        "lib64/ld-linux-x86-64.so.2": Entry(link="/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
         "etc/passwd": Entry(
             text=b"root:x:0:0::/run:/bin/sh\n%s:x:%d:%d::/run:/bin/sh\n"
             % (provision.SERVER_USER.encode(), _USER, _USER)
         ),
-        "etc/group": Entry(
-            text=b"root:x:0:\n%s:x:%d:\n" % (provision.SERVER_USER.encode(), _USER)
-        ),
+        "etc/group": Entry(text=b"root:x:0:\n%s:x:%d:\n" % (provision.SERVER_USER.encode(), _USER)),
         "etc/os-release": Entry(text=b'PRETTY_NAME="the lab\'s guest"\n'),
         "etc/mtab": Entry(link="/proc/self/mounts"),
         PYTHON[1:]: Entry(file=Path(sys.executable).resolve(), executable=True),
