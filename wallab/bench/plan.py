@@ -38,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...] = ()
     """One for all drives, or NAME=DIRECTORY for each."""
     resume: str | None = None
+    machine: Literal["real", "virtual"] | None = None
     output: Path | None = None
     matrix: Path | None = None
 
@@ -79,6 +80,9 @@ def prepare(plan: Plan) -> Prepared:
     """
     run.check_rights_for(plan.experiment)
     wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in plan.cells]
+    if plan.experiment.machine == "virtual":
+        # Templates are made by one server, whatever is measured.
+        wanted += [(source, "stock") for source, _ in wanted]
     servers = builder.servers_of(wanted, plan.experiment.source, plan.build_system)
     manifest = Manifest(
         name=plan.name,
@@ -107,6 +111,8 @@ def _new(request: Request) -> Plan:
         experiment = _on_real_drives(experiment, request.drive, request.directories)
     elif request.directories:
         raise LabError("--directory: takes --drive device or --drive directory")
+    if request.machine:
+        experiment = msgspec.structs.replace(experiment, machine=request.machine)
     preset = experiment.preset[preset_name]
     cells = matrix.cells(experiment, preset)
     return Plan(
@@ -133,6 +139,7 @@ def _resumed(request: Request, name: str) -> Plan:
     kept("--preset", request.preset, before.preset_name)
     kept("--seed", request.seed, before.seed)
     kept("--output", request.output, folder)
+    kept("--machine", request.machine, before.experiment.machine)
     if request.drive or request.directories:
         raise LabError("--drive and --directory are those of the run to resume")
     source = None
@@ -145,6 +152,7 @@ def _resumed(request: Request, name: str) -> Plan:
     if variants and variants != experiment.axes.get("variant"):
         experiment = matrix.with_variants(experiment, variants)
     experiment = _on_drives_of(before.experiment, experiment)
+    experiment = msgspec.structs.replace(experiment, machine=before.experiment.machine)
     # What options changed is in the run.
     preset = msgspec.structs.replace(
         experiment.preset[before.preset_name],

@@ -139,9 +139,7 @@ class RealBed:
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        self._private = "simulated" in kinds or not all(
-            map(process.can_run, self._trees.values())
-        )
+        self._private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
         if self._private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()
@@ -264,7 +262,9 @@ class RealBed:
         settings = {"max_connections": str(asked.clients + 20)} | self._experiment.settings
         return templates.make(stage, self._experiment.workload, settings | {"fsync": "off"})
 
-    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+    def sample(
+        self, cell: Cell, round_number: int, position: int, *, control: bool = False
+    ) -> Sample:
         """Measure the cell on a fresh copy of its template."""
         conditions = self._conditions[_key(cell)]
         return sampling.take(

@@ -9,6 +9,7 @@ from wallab.files import jsonfile, resultfolder
 from wallab.record.build import Build
 from wallab.record.cost import Cost, Session
 from wallab.record.experiment import Cell, Experiment, Preset
+from wallab.record.virtualmachine import VirtualMachine
 
 FILE = "manifest.json"
 
@@ -33,6 +34,8 @@ class BedReport(msgspec.Struct, frozen=True):
 
     templates: dict[str, dict[str, Any]]
     mounts: dict[str, list[str]]
+    machine: Machine | None = None
+    """What the samples are measured on, if not this machine."""
 
 
 class NotApplicable(msgspec.Struct, frozen=True):
@@ -70,6 +73,8 @@ class Manifest(msgspec.Struct):
     preparing_s: float = 0.0
     """What making the drives and the templates took, all sessions together, in seconds."""
     sessions: list[Session] = []
+    virtual: VirtualMachine | None = None
+    """None: real time, on a real machine."""
     cost: Cost | None = None
     """Brought up to date after each round."""
 
@@ -121,7 +126,11 @@ def difference(old: Manifest, new: Manifest) -> list[str]:
         ("drives", "drives"),
     ):
         compare(name, getattr(old, field), getattr(new, field))
-    differing += machine_difference(old.machine, new.machine)
+    if old.virtual or new.virtual:
+        # What it was measured by is no part of it.
+        compare("virtual machine", old.virtual, new.virtual)
+    else:
+        differing += machine_difference(old.machine, new.machine)
     compare("variants", sorted(old.builds), sorted(new.builds))
     for variant in sorted(old.builds.keys() & new.builds.keys()):
         before, now = old.builds[variant], new.builds[variant]

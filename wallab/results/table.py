@@ -37,6 +37,8 @@ class Table(msgspec.Struct, frozen=True):
     control: str = ""
     """What the A/A control showed, in words."""
     columns_axis: str = ""
+    machine: str = ""
+    """The virtual machine in words; nothing where it was a real one."""
 
     @property
     def deviation(self) -> tuple[float, int] | None:
@@ -152,8 +154,9 @@ def lay_out(
     version = ", ".join(sorted({build.version for build in plan.builds.values()}))
     preset = plan.preset
     amount = workloads.find(experiment.workload).amount(preset)
+    clock = "virtual time, " if plan.virtual else ""
     subtitle = (
-        f"PostgreSQL {version}, {plan.started[:10]}, preset {plan.preset_name}: "
+        f"PostgreSQL {version}, {plan.started[:10]}, {clock}preset {plan.preset_name}: "
         f"{preset.rounds} runs * {amount}, after {preset.warm_up_seconds} s of warm-up"
     )
     return Table(
@@ -172,4 +175,5 @@ def lay_out(
         experiment.notes,
         control,
         experiment.column,
+        plan.virtual.words if plan.virtual else "",
     )

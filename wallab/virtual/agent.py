@@ -30,7 +30,7 @@ _LINE = "/dev/ttyS1"
 _ORDER_BYTES = 1 << 20
 _BLKFLSBUF = 0x1261
 _PVPANIC = 0x505
-_STOP = bytes.fromhex("66ba0505" "b001" "ee" "c3")
+_STOP = bytes.fromhex("66ba0505b001eec3")
 """mov $0x505, %dx; mov $1, %al; out %al, %dx; ret."""
 
 

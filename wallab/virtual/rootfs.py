@@ -39,6 +39,9 @@ _PACKAGES = (
 
 _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
+_ABOVE = ("command", "powercut", "results")
+"""Packages of the lab that the guest has no use for: they change without changing a sample."""
+
 _LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
 _PROGRAMS = (
     "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mount", "umount", "setpriv", "taskset", "unshare",
@@ -149,16 +152,12 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
         "sbin": Entry(link="usr/sbin"),
         # Where the loader looks after the root's own: a server brings what it needs.
         "lib": Entry(link=f"{SERVER}/lib"),
-        "lib64/ld-linux-x86-64.so.2": Entry(
-            link="/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-        ),
+        "lib64/ld-linux-x86-64.so.2": Entry(link="/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
         "etc/passwd": Entry(
             text=b"root:x:0:0::/run:/bin/sh\n%s:x:%d:%d::/run:/bin/sh\n"
             % (provision.SERVER_USER.encode(), _USER, _USER)
         ),
-        "etc/group": Entry(
-            text=b"root:x:0:\n%s:x:%d:\n" % (provision.SERVER_USER.encode(), _USER)
-        ),
+        "etc/group": Entry(text=b"root:x:0:\n%s:x:%d:\n" % (provision.SERVER_USER.encode(), _USER)),
         "etc/os-release": Entry(text=b'PRETTY_NAME="the lab\'s guest"\n'),
         "etc/mtab": Entry(link="/proc/self/mounts"),
         PYTHON[1:]: Entry(file=Path(sys.executable).resolve(), executable=True),
@@ -173,7 +172,7 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
     for name in _PACKAGES:
         tree |= _package(name)
-    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab")
+    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab", _ABOVE)
     for folder in (paths.DRIVE, paths.DIRECT_CP):
         tree |= _folder(folder, f"{LAB}/{folder.name}")
     for program in (provision.drive_program(), provision.copy_program()):

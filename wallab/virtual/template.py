@@ -1,4 +1,4 @@
-"""Templates: guests with a loaded cluster, stopped at one instruction, that samples are clones of."""
+"""Templates: guests with a loaded cluster, stopped at one instruction, to be cloned."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from wallab import paths
-from wallab.errors import LabError, MachineError
+from wallab.errors import MachineError
 from wallab.files import jsonfile
 from wallab.record import matrix
 from wallab.record.conditions import Conditions
@@ -56,9 +56,7 @@ class Template(msgspec.Struct, frozen=True):
         return self.folder / "devices"
 
 
-def order_of(
-    experiment: Experiment, preset: Preset, conditions: Conditions, server: str
-) -> Order:
+def order_of(experiment: Experiment, preset: Preset, conditions: Conditions, server: str) -> Order:
     """Return what a guest is told that becomes the template of such cells.
 
     Nothing of it depends on which cells a run has, nor on what the drives and the server are
@@ -90,9 +88,7 @@ def order_of(
         transactions=None, seconds=1, memory_mb=None, warm_up_seconds=0,
     )  # fmt: skip
     assert matrix.conditions(bare, how_much, cell).drive_kinds == conditions.drive_kinds
-    return Order(
-        kind="template", experiment=bare, preset=how_much, server=server, cells=(cell,)
-    )
+    return Order(kind="template", experiment=bare, preset=how_much, server=server, cells=(cell,))
 
 
 def kept(recipe: Recipe) -> Template | None:
@@ -163,5 +159,5 @@ def read_answer(emulated: Emulator) -> Answer:
     except msgspec.MsgspecError as error:
         raise MachineError(f"the guest's answer cannot be read: {error}") from None
     if answer.error:
-        raise LabError(f"in the virtual machine: {answer.error}")
+        raise MachineError(f"in the virtual machine: {answer.error}")
     return answer
