@@ -10,6 +10,7 @@ from wallab.record import difference, manifest
 from wallab.record.build import Build
 from wallab.record.experiment import Experiment, Preset
 from wallab.record.manifest import Machine, Manifest
+from wallab.record.virtualmachine import VirtualMachine
 
 EXAMPLE = msgspec.structs.replace(
     manifest.load(paths.LAB / "results" / "example-quick"),
@@ -30,6 +31,12 @@ def another(value: Any) -> Any:
     if isinstance(value, dict):
         return {} if value else {"x": "y"}
     return () if value else ("x",)
+
+
+VIRTUAL = VirtualMachine(
+    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", options=(), kernel="6.1",
+    kernel_sha256="02", first_sha256="03", root_sha256="04", servers={}, templates={},
+)  # fmt: skip
 
 
 def with_another(struct: Any, field: str) -> Any:
@@ -54,6 +61,7 @@ NAMED = {
     "machine": ["machine"],
     "builds": ["variants"],
     "seed": ["seed"],
+    "virtual": ["virtual machine"],
 }
 
 OF_THE_SESSION = {
@@ -73,9 +81,21 @@ def test_every_field_is_decided_on() -> None:
 
 @pytest.mark.parametrize("field", Manifest.__struct_fields__)
 def test_field_of_the_manifest(field: str) -> None:
-    other = with_another(EXAMPLE, field)
+    if field == "virtual":
+        other = msgspec.structs.replace(EXAMPLE, virtual=VIRTUAL)
+    else:
+        other = with_another(EXAMPLE, field)
     assert other != EXAMPLE
     assert difference.of_resumed(EXAMPLE, other) == NAMED.get(field, [])
+
+
+def test_what_measured_in_virtual_time_is_the_virtual_machine() -> None:
+    run = msgspec.structs.replace(EXAMPLE, virtual=VIRTUAL)
+    elsewhere = msgspec.structs.replace(run, machine=with_another(run.machine, "kernel"))
+    assert difference.of_resumed(run, elsewhere) == []
+    for field in VirtualMachine.__struct_fields__:
+        other = msgspec.structs.replace(run, virtual=with_another(VIRTUAL, field))
+        assert difference.of_resumed(run, other) == ["virtual machine"], field
 
 
 @pytest.mark.parametrize("field", Experiment.__struct_fields__)

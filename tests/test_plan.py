@@ -173,6 +173,7 @@ def test_what_does_not_fit_is_refused(request_: RunRequest, words: str) -> None:
         {"preset": "full", "variants": ("stock", "baseline")},
         {"source": "/srv/pg"},
         {"experiment": "smp"},
+        {"machine": "virtual"},
         {"preset": "smoke", "drive": "device", "directories": ("/x",)},
         {"preset": "smoke", "drive": "directory", "directories": ("wal=/x", "data=/y")},
         {"preset": "smoke", "drive": "directory", "directories": ("/x",), "variants": ("both",)},
@@ -201,6 +202,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
         ({"output": Path("elsewhere")}, "--output: the run to resume has its own"),
         ({"source": "17"}, "--source: the run to resume has its own"),
         ({"variants": ("stock",)}, "--variants: the run to resume has its own"),
+        ({"machine": "virtual"}, "--machine: the run to resume has its own"),
         ({"rounds": 3}, "--rounds, --precision and --control are those of the run"),
         ({"precision": 3.0}, "--rounds, --precision and --control are those of the run"),
         ({"control": True}, "--rounds, --precision and --control are those of the run"),
@@ -218,7 +220,7 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: what does not change the run."""
     above = {
         "experiment", "preset", "seed", "output", "source", "variants", "rounds", "precision",
-        "control", "drive", "directories",
+        "control", "drive", "directories", "machine",
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}

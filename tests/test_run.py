@@ -43,7 +43,9 @@ class MockBed:
     def lacks(self, cell: Cell) -> str:
         return "not here" if cell["variant"] == "gather-write" else ""
 
-    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+    def sample(
+        self, cell: Cell, round_number: int, position: int, *, control: bool = False
+    ) -> Sample:
         if self._error and self.taken == self._end_after:
             raise self._error
         self.taken += 1

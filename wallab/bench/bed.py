@@ -26,8 +26,12 @@ class Bed(Protocol):
         The same for as long as the bed is open, and without measuring anything.
         """
 
-    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+    def sample(
+        self, cell: Cell, round_number: int, position: int, *, control: bool = False
+    ) -> Sample:
         """Measure the cell from a fresh copy of its template, whatever was measured before.
+
+        A control is the cell once more in its round.
 
         What the cell's own server or clients fail at is a sample that says so; MachineError if
         the bed itself broke, after which nothing more can be measured on it.

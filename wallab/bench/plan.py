@@ -39,6 +39,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...] = ()
     """One for all drives, or NAME=DIRECTORY for each."""
     resume: str | None = None
+    machine: Literal["real", "virtual"] | None = None
     output: Path | None = None
     matrix: Path | None = None
 
@@ -80,6 +81,9 @@ def prepare(plan: RunPlan) -> PreparedRun:
     """
     run.check_rights_for(plan.experiment)
     wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in plan.cells]
+    if plan.experiment.machine == "virtual":
+        # Templates are made by one server, whatever is measured.
+        wanted += [(source, "stock") for source, _ in wanted]
     servers = builder.servers_of(wanted, plan.experiment.source, plan.build_system)
     simulated = any(drive.kind == "simulated" for drive in plan.experiment.drive.values())
     manifest = Manifest(
@@ -112,6 +116,8 @@ def _new(request: RunRequest) -> RunPlan:
         experiment = _on_real_drives(experiment, request.drive, request.directories)
     elif request.directories:
         raise LabError("--directory: takes --drive device or --drive directory")
+    if request.machine:
+        experiment = msgspec.structs.replace(experiment, machine=request.machine)
     preset = experiment.preset[preset_name]
     cells = matrix.cells(experiment, preset)
     return RunPlan(
@@ -138,6 +144,7 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     kept("--preset", request.preset, before.preset_name)
     kept("--seed", request.seed, before.seed)
     kept("--output", request.output, folder)
+    kept("--machine", request.machine, before.experiment.machine)
     if request.drive or request.directories:
         raise LabError("--drive and --directory are those of the run to resume")
     source = None
@@ -150,6 +157,7 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     if variants and variants != experiment.axes.get("variant"):
         experiment = matrix.with_variants(experiment, variants)
     experiment = _on_drives_of(before.experiment, experiment)
+    experiment = msgspec.structs.replace(experiment, machine=before.experiment.machine)
     # What options changed is in the run.
     preset = msgspec.structs.replace(
         experiment.preset[before.preset_name],

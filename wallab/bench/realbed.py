@@ -262,7 +262,9 @@ class RealBed:
         settings = {"max_connections": str(asked.clients + 20)} | self._experiment.settings
         return templates.make(stage, self._experiment.workload, settings | {"fsync": "off"})
 
-    def sample(self, cell: Cell, round_number: int, position: int) -> Sample:
+    def sample(
+        self, cell: Cell, round_number: int, position: int, *, control: bool = False
+    ) -> Sample:
         """Measure the cell on a fresh copy of its template."""
         conditions = self._conditions[_key(cell)]
         return sampling.take(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from wallab.bench.ahead import Ahead
 from wallab.bench.bed import Bed
 from wallab.bench.schedule import Schedule, Turn
 from wallab.duration import duration
@@ -26,6 +27,8 @@ from wallab.results.intervals import Estimate
 
 def check_rights_for(experiment: Experiment) -> None:
     """MachineError unless this process may have the experiment's drives."""
+    if experiment.machine == "virtual":
+        return  # which takes none
     kinds = {drive.kind for drive in experiment.drive.values()}
     if "simulated" in kinds:
         rights.check()
@@ -45,12 +48,16 @@ def turns_of(cells: Iterable[Cell], control: Cell | None) -> list[Turn]:
 class Run:
     """A run directory and what is still to be measured in it."""
 
-    def __init__(self, folder: Path, plan: Manifest, bed: Bed) -> None:
-        """`plan` lacks what only the test bed knows: methods and template."""
+    def __init__(self, folder: Path, plan: Manifest, bed: Bed, jobs: int = 1) -> None:
+        """`plan` lacks what only the test bed knows: methods and template.
+
+        So many samples are measured at a time, by a bed on which they cannot disturb each other.
+        """
         self.folder = folder
         self.samples = SampleFile(folder / SAMPLES)
         self._plan = plan
         self._bed = bed
+        self._jobs = jobs
 
     def measure(self, *, resumed: bool, max_seconds: float | None = None) -> list[Sample]:
         """Measure what is missing, and return all samples.
@@ -69,6 +76,7 @@ class Run:
                 work.update(0.0, f"scale {self._plan.preset.scale}")
                 prepared = self._bed.open()
                 self._plan.templates, self._plan.mounts = prepared.templates, prepared.mounts
+                self._plan.machine = prepared.machine or self._plan.machine
                 spent = self._plan.preparing_s + time.monotonic() - begun
                 self._plan.preparing_s = round(spent, 1)
                 self._plan.methods = self._bed.methods
@@ -145,8 +153,11 @@ class Run:
         plan = self._plan
         title = f"{plan.name}, {plan.preset_name}: up to {already + schedule.left()} samples"
         ended, last = "complete", 0
-        with Work(f"{title} in {plan.preset.rounds} rounds") as work:
-            for number, position, turn in schedule.pending():
+        with (
+            Work(f"{title} in {plan.preset.rounds} rounds") as work,
+            Ahead(self._bed, self._jobs) as ahead,
+        ):
+            for number, _, turn in schedule.pending():
                 if deadline is not None and time.monotonic() > deadline:
                     ended = "out of time"
                     break
@@ -157,9 +168,10 @@ class Run:
                 work.update(
                     done / (done + left),
                     f"round {number}: {turn.name}{_so_far(schedule.so_far(turn))}",
-                    schedule.seconds_left(),
+                    # A virtual machine's seconds are not those that somebody waits.
+                    None if plan.virtual else schedule.seconds_left(),
                 )
-                sample = self._bed.sample(turn.cell, number, position)
+                sample = ahead.sample(schedule.pending)
                 sample = msgspec.structs.replace(sample, control=turn.control)
                 self.samples.append(sample)
                 schedule.add(sample)

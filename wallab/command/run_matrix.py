@@ -11,11 +11,14 @@ from wallab.bench import run
 from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
+from wallab.errors import LabError
 from wallab.progress import say
 from wallab.record.samples import SAMPLES
 from wallab.results import tabulation
 from wallab.results.intervals import STOPPING_ROUNDS
 from wallab.results.table import Table
+from wallab.virtual import bed as virtualbed
+from wallab.virtual.bed import VirtualBed
 
 EPILOG = """\b
 Examples:
@@ -27,6 +30,7 @@ Examples:
   scripts/run-matrix --resume latest            go on after an interruption
   scripts/run-matrix --drive directory --directory /srv/x   where that is, as it is
   scripts/run-matrix --drive device --directory /srv/x      its write cache switched
+  scripts/run-matrix --machine virtual --jobs 2 by a clock that counts instructions
   scripts/run-matrix --dry-run                  list what would be measured
 """
 
@@ -114,12 +118,23 @@ def report_failed(table: Table, folder: Path) -> int:
     is_flag=True,
     help="Switch the cache even of a device that holds the running system.",
 )
+@click.option(
+    "--machine",
+    type=click.Choice(["real", "virtual"]),
+    help="This machine and its clock, or an emulated one whose clock counts instructions.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Samples at a time, on a virtual machine.  [default: what this machine holds]",
+)
 @click.option("--dry-run", "list_only", is_flag=True, help="List the cells, measure nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def command(
     *,
     max_seconds: float | None,
     root_device_too: bool,
+    jobs: int | None,
     list_only: bool,
     as_json: bool,
     **asked: Any,
@@ -130,20 +145,26 @@ def command(
     failed in every round.
     """
     plan = planned(RunRequest(**asked))
+    virtual = plan.experiment.machine == "virtual"
+    if virtual:
+        virtualbed.check(plan.experiment)
+    elif jobs not in {None, 1}:
+        raise LabError("--jobs: in real time samples disturb each other; add --machine virtual")
     if list_only:
         dry_run(plan)
         return 0
     prepared = prepare(plan)
     folder, manifest = plan.folder, prepared.manifest
     try:
-        bed = RealBed(
-            manifest.experiment,
-            manifest.preset,
-            manifest.cells,
-            prepared.servers,
-            root_device_too=root_device_too,
-        )
-        run.Run(folder, manifest, bed).measure(resumed=plan.resumed, max_seconds=max_seconds)
+        parts = (manifest.experiment, manifest.preset, manifest.cells, prepared.servers)
+        bed: RealBed | VirtualBed
+        if virtual:
+            bed = VirtualBed(*parts, seed=manifest.seed, folder=folder, workers=jobs)
+            manifest.virtual, workers = bed.machine, bed.jobs
+        else:
+            bed, workers = RealBed(*parts, root_device_too=root_device_too), 1
+        measuring = run.Run(folder, manifest, bed, workers)
+        measuring.measure(resumed=plan.resumed, max_seconds=max_seconds)
     except KeyboardInterrupt:
         if (folder / SAMPLES).exists():
             say(f"go on with: scripts/run-matrix --resume {folder}")

@@ -30,11 +30,18 @@ def of_runs(old: Manifest, new: Manifest) -> list[str]:
                 *of_fields(old, new, FIELDS),
                 *of_drive_programs(old.drive_program, new.drive_program),
                 *of_labs(old.lab, new.lab),
-                *of_machines(old.machine, new.machine),
+                *of_machines_of(old, new),
                 *of_builds(old.builds, new.builds),
             ]
         )
     )
+
+
+def of_machines_of(old: Manifest, new: Manifest) -> list[str]:
+    """Name what differs of what measured: in virtual time the real machine is no part of it."""
+    if old.virtual or new.virtual:
+        return of_fields(old, new, {"virtual": "virtual machine"})
+    return of_machines(old.machine, new.machine)
 
 
 def of_resumed(old: Manifest, new: Manifest) -> list[str]:

@@ -70,6 +70,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drive: dict[str, DriveSpec]
     settings: dict[str, str]
     preset: dict[str, Preset]
+    machine: Literal["real", "virtual"] = "real"
+    """What it is measured on, unless --machine says something else."""
+    mips: Positive = 1000
+    """Million instructions a second, of a virtual machine."""
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
     """What the server and all that it starts may use, page cache included; None: no limit."""
     values: tuple[str, ...] = ("tps",)

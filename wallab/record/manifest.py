@@ -13,6 +13,7 @@ from wallab.record.build import Build
 from wallab.record.cost import Cost, Session
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.number import Count, Seconds
+from wallab.record.virtualmachine import VirtualMachine
 
 FILE = "manifest.json"
 
@@ -37,6 +38,8 @@ class BedReport(msgspec.Struct, frozen=True):
 
     templates: dict[str, dict[str, Any]]
     mounts: dict[str, list[str]]
+    machine: Machine | None = None
+    """What the samples are measured on, if not this machine."""
 
 
 class NotApplicable(msgspec.Struct, frozen=True):
@@ -80,6 +83,8 @@ class Manifest(msgspec.Struct):
     preparing_s: Seconds = 0.0
     """What making the drives and the templates took, all sessions together, in seconds."""
     sessions: list[Session] = []
+    virtual: VirtualMachine | None = None
+    """None: real time, on a real machine."""
     cost: Cost | None = None
     """Brought up to date after each round."""
 

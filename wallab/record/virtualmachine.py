@@ -8,8 +8,8 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
 
     mips: int
     """Million instructions that the processor does in a second of its own clock."""
-    memory_mb: int
-    """Of the guest."""
+    memory_mb: tuple[int, ...]
+    """Of the guests, each size once."""
     emulator: str
     """As it names itself."""
     emulator_sha256: str
@@ -30,6 +30,10 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The machine for people."""
         return (
-            f"virtual, {self.mips} million instructions a second, {self.memory_mb} MB, one "
+            f"virtual, {self.mips} million instructions a second, {_each(self.memory_mb)} MB, one "
             f"processor; {self.emulator}; Linux {self.kernel}"
         )
+
+
+def _each(sizes: tuple[int, ...]) -> str:
+    return " or ".join(map(str, sizes))

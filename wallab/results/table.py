@@ -42,6 +42,8 @@ class Table(msgspec.Struct, frozen=True):
     columns_axis: str = ""
     titles: dict[str, dict[str, str]] = {}
     """Axis -> value -> how it is written, where that is otherwise."""
+    machine: str = ""
+    """The virtual machine in words; nothing where it was a real one."""
 
     def value_title(self, axis: str, value: str) -> str:
         """Return the axis's value as the run's tables write it, such as a variant."""
@@ -182,8 +184,9 @@ def lay_out(
     version = ", ".join(sorted({build.version for build in plan.builds.values()}))
     preset = plan.preset
     amount = workloads.find(experiment.workload).amount(preset)
+    clock = "virtual time, " if plan.virtual else ""
     subtitle = (
-        f"PostgreSQL {version}, {plan.started[:10]}, preset {plan.preset_name}: "
+        f"PostgreSQL {version}, {plan.started[:10]}, {clock}preset {plan.preset_name}: "
         f"{preset.rounds} runs * {amount}, after {preset.warm_up_seconds} s of warm-up"
     )
     return Table(
@@ -203,4 +206,5 @@ def lay_out(
         control,
         experiment.column,
         plan.titles,
+        plan.virtual.words if plan.virtual else "",
     )

@@ -65,8 +65,12 @@ class Machine(msgspec.Struct, frozen=True):
             "-kernel", self.kernel, "-initrd", self.first, "-append", _PARAMETERS,
             "-object", _memory("ram", self.ram, self.memory_mb << 20, share),
         ]  # fmt: skip
-        for name, file in (("root", self.root), ("orders", self.orders), ("server", self.server)):
-            command += ["-object", _memory(name, file, file.stat().st_size, share)]
+        for name, file, size in (
+            ("root", self.root, ROOT_MB),
+            ("orders", self.orders, ORDERS_MB),
+            ("server", self.server, SERVER_MB),
+        ):
+            command += ["-object", _memory(name, file, size << 20, share)]
             command += ["-device", f"nvdimm,memdev={name},id=nv-{name}"]
         return command
 

@@ -78,26 +78,11 @@ def write(tree: Tree, image: BinaryIO) -> None:
     image.seek(first * _BLOCK)
     image.write(inodes)
     image.seek(1024)
-    image.write(
-        struct.pack(
-            "<IIIBBHQQIIII16s16sI",
-            _MAGIC,
-            0,
-            0,
-            12,
-            0,
-            numbers[""],
-            len(whole),
-            0,
-            0,
-            place,
-            first,
-            0,
-            b"",
-            b"",
-            0,
-        )  # fmt: skip
-    )
+    superblock = struct.pack(
+        "<IIIBBHQQIIII16s16sI", _MAGIC, 0, 0, 12, 0, numbers[""], len(whole), 0, 0, place, first,
+        0, b"", b"", 0,
+    )  # fmt: skip
+    image.write(superblock)
     image.truncate(place * _BLOCK)
 
 

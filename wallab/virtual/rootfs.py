@@ -39,6 +39,9 @@ _PACKAGES = (
 
 _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
+_ABOVE = ("command", "powercut", "results")
+"""Packages of the lab that the guest has no use for: they change without changing a sample."""
+
 _LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
 _PROGRAMS = (
     "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mount", "umount", "setpriv", "taskset", "unshare",
@@ -169,7 +172,7 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
     for name in _PACKAGES:
         tree |= _package(name)
-    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab")
+    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab", _ABOVE)
     for folder in (paths.DRIVE, paths.DIRECT_CP):
         tree |= _folder(folder, f"{LAB}/{folder.name}")
     for program in (provision.drive_program(), provision.copy_program()):

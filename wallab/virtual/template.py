@@ -1,4 +1,4 @@
-"""Templates: guests with a loaded cluster, stopped at one instruction, that samples are clones of."""
+"""Templates: guests with a loaded cluster, stopped at one instruction, to be cloned."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from wallab import paths
-from wallab.errors import LabError, MachineError
+from wallab.errors import MachineError
 from wallab.files import jsonfile
 from wallab.record import matrix
 from wallab.record.conditions import Conditions
@@ -159,5 +159,5 @@ def read_answer(emulated: Emulator) -> Answer:
     except msgspec.MsgspecError as error:
         raise MachineError(f"the guest's answer cannot be read: {error}") from None
     if answer.error:
-        raise LabError(f"in the virtual machine: {answer.error}")
+        raise MachineError(f"in the virtual machine: {answer.error}")
     return answer

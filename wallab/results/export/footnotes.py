@@ -50,5 +50,7 @@ def remarks(table: Table) -> list[str]:
             "safe n: n power cuts under load, nothing lost, and below 3/n lose at 95%; "
             "LOST k/n: k of n lost what had been acknowledged."
         )
+    if table.machine:
+        remarks.append(f"Machine: {table.machine}.")
     about = [f"{note}." for note in (table.deviation_note, table.control) if note]
     return [*remarks, *table.further_notes, *about]

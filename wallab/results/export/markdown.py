@@ -60,7 +60,8 @@ def render(table: Table) -> str:
         about = f"{figures[0].title} {about}"
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
-    notes = [f"! {escape(note)}" for note, _ in table.notes]
+    notes = [f"Machine: {escape(table.machine)}."] if table.machine else []
+    notes += [f"! {escape(note)}" for note, _ in table.notes]
     notes += [f"{escape(note)}." for note in (table.deviation_note, table.control) if note]
     reasons = [
         f"- **{escape(row)}, {escape(column)}**: {escape(reason)}"

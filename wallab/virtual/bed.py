@@ -1,0 +1,389 @@
+"""The bed of the virtual machine: every sample in a clone of a guest, none disturbs another."""
+
+import contextlib
+import hashlib
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from wallab.bench import templates, workloads
+from wallab.errors import LabError, MachineError
+from wallab.files import jsonfile
+from wallab.files.timestamp import utc
+from wallab.machine.ledger import Ledger
+from wallab.progress import say
+from wallab.record import matrix
+from wallab.record.conditions import Conditions, server_name
+from wallab.record.experiment import Cell, Experiment, Preset
+from wallab.record.manifest import BedReport
+from wallab.record.samples import Sample
+from wallab.record.virtualmachine import VirtualMachine
+from wallab.virtual import clone, emulator, kernel, rootfs, template
+from wallab.virtual.emulator import Emulator, Machine
+from wallab.virtual.message import Answer, Order
+from wallab.virtual.template import Recipe, Template
+
+HOST = "host.jsonl"
+"""Of a run: what belongs to the machine that measured, and to no sample."""
+
+MAKER = "stock"
+"""The variant that makes the templates, whatever a run measures."""
+
+_FILE_SYSTEMS = ("xfs", "ext4", "btrfs")
+_BASE_MB = 2048
+_PER_SCALE_MB = 64
+"""The guest's memory: its kernel's, and the drives' content, snapshot and page cache."""
+
+_ANGLES_NS = 100_000_000
+"""A sample begins up to so much later: ten revolutions and more of any platter."""
+
+
+def memory_mb(conditions: Conditions) -> int:
+    """Return the memory of the guest for cells like that, whatever other cells there are."""
+    return _BASE_MB + _PER_SCALE_MB * conditions.scale
+
+
+def check(experiment: Experiment) -> None:
+    """LabError unless the experiment can be had in a virtual machine."""
+    if {drive.kind for drive in experiment.drive.values()} != {"simulated"}:
+        raise LabError("real drives take real time: leave --machine virtual out, or --drive")
+    emulator.shift(experiment.mips)
+
+
+def jobs(asked: int | None, machine: VirtualMachine) -> int:
+    """Return how many samples are measured at a time: as asked, else what this machine holds."""
+    if asked is not None:
+        return asked
+    available = psutil.virtual_memory().available >> 20
+    return max(1, min(len(psutil.Process().cpu_affinity()), available // max(machine.memory_mb)))
+
+
+class VirtualBed:
+    """Templates by what they are made for, and clones of them."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        preset: Preset,
+        cells: tuple[Cell, ...],
+        trees: Mapping[str, Path],
+        *,
+        seed: int,
+        folder: Path,
+        workers: int | None,
+    ) -> None:
+        """`trees` are the installed servers, those that make templates included.
+
+        `folder` is the run's. Finds what the machine is made of, and starts nothing; MachineError
+        where something is lacking.
+        """
+        check(experiment)
+        emulator.check()
+        self._experiment = experiment
+        self._preset = preset
+        self._seed = seed
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._running: set[Emulator] = set()
+        self._ledger: Ledger | None = None
+        self._closed = False
+        self._count = 0
+        self._kernel = kernel.fetch()
+        self._root = rootfs.root(self._kernel)
+        self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
+        self._first = self._written_first()
+        self._conditions = {
+            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
+        }
+        self._cells = cells
+        self._lacking = {
+            key: reason
+            for key, conditions in self._conditions.items()
+            if (reason := _lacking(conditions))
+        }
+        self._emulator = emulator.version()
+        self._recipes = {
+            _template_key(conditions): self._recipe(conditions)
+            for key, conditions in self._conditions.items()
+            if key not in self._lacking
+        }
+        self._templates: dict[str, Template] = {}
+        self._methods: dict[str, tuple[str, ...]] = {}
+        self.machine = self._described()
+        self.jobs = jobs(workers, self.machine)
+
+    def _written_first(self) -> Path:
+        """Return the first file system, which is small, in the cache."""
+        data = rootfs.first(self._kernel)
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        file = self._kernel.folder.with_name(f"first-{digest}")
+        if not file.exists():
+            partial = file.with_name(f".{file.name}.{threading.get_native_id()}.partial")
+            partial.write_bytes(data)
+            partial.rename(file)
+        return file
+
+    def _recipe(self, conditions: Conditions) -> Recipe:
+        maker = server_name(conditions.source, MAKER)
+        order = template.order_of(self._experiment, self._preset, conditions, maker)
+        parts = self._parts(conditions, maker)(Path("/ram"), Path("/orders"))
+        return Recipe(
+            order=order,
+            options=parts.options(),
+            emulator=self._emulator[1],
+            kernel=_digest(self._kernel.image),
+            first=_digest(self._first),
+            root=self._root.sha256,
+            server=self._servers[maker].sha256,
+        )
+
+    def _described(self) -> VirtualMachine:
+        if not self._recipes:
+            raise MachineError(
+                f"nothing can be measured here: {'; '.join(dict.fromkeys(self._lacking.values()))}"
+            )
+        one = next(iter(self._recipes.values()))
+        # The options of the others differ in their memory alone.
+        return VirtualMachine(
+            mips=self._experiment.mips,
+            memory_mb=tuple(sorted({memory_mb(c) for c in self._conditions.values()})),
+            emulator=self._emulator[0],
+            emulator_sha256=self._emulator[1],
+            options=one.options,
+            kernel=self._kernel.version,
+            kernel_sha256=one.kernel,
+            first_sha256=one.first,
+            root_sha256=one.root,
+            servers={name: image.sha256 for name, image in sorted(self._servers.items())},
+            templates={name: recipe.sha256 for name, recipe in self._recipes.items()},
+        )
+
+    def _parts(self, conditions: Conditions, server: str) -> Callable[[Path, Path], Machine]:
+        def machine(ram: Path, orders: Path) -> Machine:
+            return Machine(
+                kernel=self._kernel.image,
+                first=self._first,
+                root=self._root.path,
+                server=self._servers[server].path,
+                orders=orders,
+                ram=ram,
+                memory_mb=memory_mb(conditions),
+                mips=self._experiment.mips,
+            )
+
+        return machine
+
+    @property
+    def methods(self) -> dict[str, tuple[str, ...]]:
+        """Server -> its values of wal_sync_method, as it tells them in the guest."""
+        return dict(self._methods)
+
+    def open(self) -> BedReport:
+        """Make the templates that the cache lacks, and ask the servers what they can do."""
+        try:
+            self._ledger = Ledger.open()
+            self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
+            representative = {
+                _template_key(conditions): conditions
+                for key, conditions in self._conditions.items()
+                if key not in self._lacking
+            }
+            for name, conditions in representative.items():
+                self._templates[name] = self._make(name, conditions)
+            self._probe()
+        except BaseException:
+            self.close()
+            raise
+        answers = {name: made.answer for name, made in self._templates.items()}
+        clusters = {
+            name: particulars
+            for name, answer in answers.items()
+            if answer.report
+            for particulars in answer.report.templates.values()
+        }
+        mounts = {
+            f"{drive} ({name})" if len(answers) > 1 else drive: words
+            for name, answer in answers.items()
+            if answer.report
+            for drive, words in answer.report.mounts.items()
+        }
+        guest = next(iter(answers.values())).machine
+        return BedReport(clusters, mounts, guest)
+
+    def _make(self, name: str, conditions: Conditions) -> Template:
+        recipe = self._recipes[name]
+        if (found := template.kept(recipe)) is not None:
+            return found
+        say(f"making the template {name}, once: a guest boots and loads its cluster")
+        begun = time.monotonic()
+        maker = server_name(conditions.source, MAKER)
+        with self._work() as work:
+            made = template.make(recipe, self._parts(conditions, maker), work, self._started)
+        self._note({"template": name, "seconds": round(time.monotonic() - begun, 1)})
+        return made
+
+    def _probe(self) -> None:
+        """Ask every server, in a clone of each template, what it lacks for its cells."""
+        asked: dict[tuple[str, str], list[Cell]] = {}
+        for cell in self._cells:
+            if _key(cell) not in self._lacking:
+                conditions = self._conditions[_key(cell)]
+                pair = (_template_key(conditions), conditions.server)
+                asked.setdefault(pair, []).append(cell)
+
+        def probe(item: tuple[tuple[str, str], list[Cell]]) -> Answer:
+            (_, server), cells = item
+            order = Order(
+                kind="probe", experiment=self._experiment, preset=self._preset, server=server,
+                cells=tuple(cells),
+            )  # fmt: skip
+            return self._cloned(self._conditions[_key(cells[0])], order)
+
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            for ((_, server), cells), answer in zip(
+                asked.items(), pool.map(probe, asked.items()), strict=True
+            ):
+                self._methods[server] = answer.methods
+                for cell, reason in zip(cells, answer.lacking, strict=True):
+                    if reason:
+                        self._lacking[_key(cell)] = reason
+        except BaseException:
+            self._end_all()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def lacks(self, cell: Cell) -> str:
+        """Say why the cell is N/A; nothing if it can be measured."""
+        return self._lacking.get(_key(cell), "")
+
+    def sample(
+        self, cell: Cell, round_number: int, position: int, *, control: bool = False
+    ) -> Sample:
+        """Measure the cell in a clone; may be called from several threads at a time."""
+        seed, wait = self._chance(cell, round_number, control)
+        conditions = self._conditions[_key(cell)]
+        order = Order(
+            kind="sample",
+            experiment=self._experiment,
+            preset=self._preset,
+            server=conditions.server,
+            cells=(cell,),
+            round=round_number,
+            position=position,
+            seed=seed,
+            wait_ns=wait,
+        )
+        begun = time.monotonic()
+        answer = self._cloned(conditions, order)
+        if answer.sample is None:
+            raise MachineError("the guest's answer has no sample")
+        spent = round(time.monotonic() - begun, 2)
+        self._note({"cell": cell, "round": round_number, "control": control, "seconds": spent})
+        return answer.sample
+
+    def _chance(self, cell: Cell, round_number: int, control: bool) -> tuple[int, int]:
+        """Return the clients' seed, and how many ns later the sample begins."""
+        told = jsonfile.dumps([self._seed, cell, round_number, control])
+        digest = hashlib.sha256(told).digest()
+        return (
+            int.from_bytes(digest[:4], "little"),
+            int.from_bytes(digest[4:12], "little") % _ANGLES_NS,
+        )
+
+    def _cloned(self, conditions: Conditions, order: Order) -> Answer:
+        parts = self._parts(conditions, order.server)
+        with self._work() as work:
+            kept = self._templates[_template_key(conditions)]
+            return clone.run(kept, order, parts, work, self._started)
+
+    @contextlib.contextmanager
+    def _work(self) -> Iterator[Path]:
+        """Make a folder for an emulator; it goes with it."""
+        assert self._ledger is not None
+        with self._lock:
+            self._count += 1
+            work = self._ledger.folder / f"guest-{self._count}"
+        work.mkdir()
+        try:
+            yield work
+        finally:
+            for file in work.iterdir():
+                file.unlink()
+            work.rmdir()
+
+    @contextlib.contextmanager
+    def _started(self, emulated: Emulator) -> Iterator[Emulator]:
+        """Own a running emulator, so that close ends it."""
+        try:
+            with self._lock:
+                if self._closed or self._ledger is None:
+                    raise MachineError("the bed is closed")
+                self._running.add(emulated)
+                self._ledger.add_process(emulated.process.pid)
+            yield emulated
+        finally:
+            emulated.end()
+            with self._lock:
+                self._running.discard(emulated)
+
+    def _note(self, line: Mapping[str, object]) -> None:
+        """Add a line to the run's account of this machine, if the run has a folder yet."""
+        with self._lock:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / HOST).open("ab") as stream:
+                stream.write(msgspec.json.encode(line) + b"\n")
+
+    def _end_all(self) -> None:
+        with self._lock:
+            running = list(self._running)
+        for emulated in running:
+            emulated.end()
+
+    def close(self) -> None:
+        """End every guest; safe to call twice."""
+        with self._lock:
+            self._closed = True
+        self._end_all()
+        deadline = time.monotonic() + 60
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with self._lock:
+            ledger, self._ledger = self._ledger, None
+        if ledger:
+            ledger.close()
+
+
+def _lacking(conditions: Conditions) -> str:
+    """Say what no virtual machine has; nothing if it may have all."""
+    if programs := workloads.find(conditions.workload).packages:
+        return f"the virtual machine has no {', '.join(programs)} yet"
+    for drive in conditions.drives.values():
+        if drive.filesystem not in _FILE_SYSTEMS:
+            return f"the virtual machine's kernel has no {drive.filesystem}"
+    return ""
+
+
+def _template_key(conditions: Conditions) -> str:
+    """Name a template: its cluster, and its drives."""
+    drives = [
+        "-".join((name, profile, filesystem))
+        for name, profile, filesystem in conditions.drive_kinds
+    ]
+    return "-".join((templates.folder_name(conditions), *drives))
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _key(cell: Cell) -> tuple[str, ...]:
+    return tuple(cell.values())
