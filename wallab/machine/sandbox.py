@@ -78,6 +78,10 @@ def default_limits(clusters: int = 0) -> Limits:
     return Limits(memory=memory, processes=1024 + 256 * clusters)
 
 
+FULL = "the disk is all but full"
+"""The limit that is the machine's, not the sandbox's."""
+
+
 class Stopped(LabError):
     """A command was ended for a limit; the message says which."""
 
@@ -364,11 +368,13 @@ class Sandbox:
         written = (self._begun.f_bavail - now.f_bavail) * now.f_frsize
         made = self._begun.f_favail - now.f_favail
         if written > self._begun.f_bavail * now.f_frsize * 19 // 20:
-            return "the disk is all but full"  # also by files that have no name any more
+            return FULL  # also by files that have no name any more
         # Somebody else may have written it; then it is looked at again, but not all the time.
         much = written > self._disk - self._held or made > self.limits.files
         if much and time.monotonic() > self._look_again:
             if used(self.folder) > self._disk:
+                if self._disk < self.limits.disk:
+                    return FULL
                 return f"it wrote more than {_size(self._disk)}"
             if used(self.folder, "--inodes") > self.limits.files:
                 return f"it made more than {self.limits.files:,} files"
@@ -416,6 +422,12 @@ class Sandbox:
                 if line:
                     yield line
                 elif reason := self.check(begun):
+                    if reason == FULL:
+                        raise MachineError(
+                            f"No space left on device: {self.folder} has filled what was free "
+                            "there. Free some, or put the cache elsewhere with "
+                            "WALLAB_CACHE=DIRECTORY; then run this again"
+                        )
                     raise Stopped(reason)
         finally:
             self.settle(child)

@@ -249,7 +249,7 @@ class Builder:
     def _compile(self, shop: Workshop, patches: list[Patch], work: Work, output: BinaryIO) -> None:
         """Bring the work tree to these patches and build it."""
         work.update(0.0, "source tree")
-        self._prepare(shop)
+        self._prepare(shop, output)
         tree = shop.inside / "src"
         name = f"PostgreSQL {self.source.version} ({self.source.location})"
         files = [msgspec.structs.replace(patch, file=patch.file.resolve()) for patch in patches]
@@ -269,21 +269,26 @@ class Builder:
 
         self._run(shop, self.system.compile(build), output, work, cwd=build, progress=progress)
 
-    def _prepare(self, shop: Workshop) -> None:
+    def _prepare(self, shop: Workshop, output: BinaryIO) -> None:
         """Make the source tree, if there is none yet."""
         if shop.copied:
             # With what the tree remembers of its patches beside it, not what is for one build only.
             names = {entry.name for entry in os.scandir(shop.kept)} - {"staging", "ccache"}
             parts = [str(workshop.GIVEN / name) for name in sorted(names)]
             command = ["cp", "-a", "--no-preserve=ownership", "--reflink=auto", *parts]
-            for _ in shop.box.lines([*command, str(shop.inside)]):
-                pass
+            for line in shop.box.lines([*command, str(shop.inside)]):
+                output.write(line)
         elif not (shop.folder / "src").is_dir():
-            for part in ("src", "src.partial", "src.partial.top"):
-                sandbox.remove(shop.folder / part)
             location = os.fsencode(self.source.location).decode(errors="replace")
-            with sources.packed(self.source) as archive:
-                self._do(shop, Unpack(location, shop.inside / "src"), archive)
+            partial = [shop.folder / name for name in ("src.partial", "src.partial.top")]
+            for path in (shop.folder / "src", *partial):
+                sandbox.remove(path)
+            try:
+                with sources.packed(self.source) as archive:
+                    self._do(shop, Unpack(location, shop.inside / "src"), archive)
+            finally:
+                for path in partial:
+                    sandbox.remove(path)
 
     def _do(self, shop: Workshop, job: treejob.Job, stdin: BinaryIO | None = None) -> None:
         """Do something to the tree, where it is; LabError or MachineError with the job's words."""
