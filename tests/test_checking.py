@@ -15,7 +15,7 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import ledger, process
+from wallab.machine import ledger, sandbox
 from wallab.record import series
 from wallab.servers import buildsystem, checkresult, ownvariant, suite
 from wallab.servers import checks as checking
@@ -174,7 +174,7 @@ def test_killed_check_leaves_no_server(variant: Variant) -> None:
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    if process.can_contain():  # they end with their namespace, at once
+    if not sandbox.refused():  # they end with their namespace, at once
         deadline = time.monotonic() + PATIENCE
         while servers_below(folder):
             assert time.monotonic() < deadline

@@ -88,28 +88,11 @@ def namespaces_refused(*options: str, command: tuple[str, ...] = ("true",)) -> s
     return "" if result.returncode == 0 else result.stderr.strip() or "unshare fails"
 
 
-def can_contain() -> bool:
-    """Whether this process may give children a process namespace of their own."""
-    return os.geteuid() == 0 and not namespaces_refused(*CONTAINER)
-
-
-def _in_container(command: Sequence[str | Path], user: str) -> list[str | Path]:
-    """Wrap the command in a process namespace whose processes all end with the first of them.
-
-    That is a shell, which stays root: a change of user would clear the signal of its parent's
-    death, and the orphans of the command need somebody who reaps them.
-    """
-    inside = 'setpriv --reuid="$0" --regid="$0" --clear-groups "$@"; exit $?'
-    return ["unshare", *CONTAINER, "sh", "-c", inside, user, *command]
-
-
 class Options(TypedDict, total=False):
     """How a child is started."""
 
     as_server: bool
     """As the user that PostgreSQL runs as."""
-    contained: bool
-    """In a process namespace where that can be made, so that no daemon outlives it."""
     bare: bool
     """With as little of the lab's environment as the server's user sees."""
     die_with_parent: bool
@@ -199,7 +182,6 @@ def _start(
     command: Sequence[str | Path],
     *,
     as_server: bool = False,
-    contained: bool = False,
     bare: bool = False,
     die_with_parent: bool = True,
     deadly: signal.Signals = signal.SIGKILL,
@@ -210,9 +192,6 @@ def _start(
     stderr: int | IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
     user = server_user() if as_server else None
-    if contained and user and can_contain():
-        command = _in_container(command, user)
-        user = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if not (as_server or bare):
         base = dict(os.environ)
