@@ -5,9 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import nbdserver
 import pytest
 
 from wallab import paths
+from wallab.command.test import SANITIZERS
 from wallab.machine import process
 from wallab.record import series
 from wallab.servers import builder, buildsystem, source
@@ -18,6 +20,13 @@ from wallab.servers.source import Source
 if os.geteuid() == 0:
     # Tests look whether anything is left behind, and a lab at work has its own in the usual place.
     os.environ.setdefault("WALLAB_RUNTIME", "/run/wal-lab-test")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --sanitized."""
+    parser.addoption(
+        "--sanitized", action="store_true", help="build the lab's C with the sanitizers"
+    )
 
 
 def lacking_for_drives() -> str:
@@ -42,23 +51,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def drive_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitizers(request: pytest.FixtureRequest) -> list[str]:
+    """Options of meson for a build with the sanitizers, where the tests were told to."""
+    if not request.config.getoption("--sanitized"):
+        return []
+    library = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not Path(library).is_absolute():
+        pytest.skip("the compiler has no sanitizers (libasan)")
+    return SANITIZERS
+
+
+@pytest.fixture(scope="session")
+def drive_build(tmp_path_factory: pytest.TempPathFactory, sanitizers: list[str]) -> Path:
     """The drive compiled with every warning an error, as its project file says."""
     folder = tmp_path_factory.mktemp("drive")
-    subprocess.run(["meson", "setup", folder, paths.DRIVE], check=True, capture_output=True)
+    subprocess.run(
+        ["meson", "setup", *sanitizers, folder, paths.DRIVE], check=True, capture_output=True
+    )
     done = subprocess.run(["meson", "compile", "-C", folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     return folder
 
 
 @pytest.fixture(scope="session")
-def plugin(drive_build: Path) -> Path:
+def plugin(drive_build: Path, sanitizers: list[str]) -> Path:
     """The drive as a plugin of nbdkit, where it could be built."""
     if shutil.which("nbdkit") is None:
         pytest.skip("no nbdkit")
     found = drive_build / "nbdkit-waldrive.so"
     if not found.exists():
         pytest.skip("no headers of nbdkit (nbdkit-plugin-dev)")
+    assert bool(nbdserver.loading(found)) == bool(sanitizers)
     return found
 
 

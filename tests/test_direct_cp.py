@@ -4,6 +4,7 @@ import functools
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,24 @@ CALLS = "openat,fstat,newfstatat,faccessat2,pread64,pwrite64,ftruncate,fsync,lin
 
 
 @pytest.fixture(scope="module", autouse=True)
-def program() -> Path:
-    """The program, as the lab's setup has built it."""
+def program(sanitizers: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The program, as the lab's setup has built it, or with the sanitizers."""
     path = provision.copy_program()
-    if not path.exists():
-        provision.compile_program(paths.DIRECT_CP, path)
-    return path
+    with pytest.MonkeyPatch.context() as patch:
+        if sanitizers:
+            folder = tmp_path_factory.mktemp("direct_cp")
+            for command in (
+                ["meson", "setup", *sanitizers, str(folder), str(paths.DIRECT_CP)],
+                ["meson", "compile", "-C", str(folder)],
+            ):
+                subprocess.run(command, check=True, capture_output=True, timeout=300)
+            path = folder / "direct_cp"
+            patch.setattr(provision, "copy_program", lambda: path)
+            # It exits with its memory; and the search for leaks cannot be under strace.
+            patch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+        elif not path.exists():
+            provision.compile_program(paths.DIRECT_CP, path)
+        yield path
 
 
 def content(length: int) -> bytes:

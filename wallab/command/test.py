@@ -11,6 +11,16 @@ from wallab.command import mesonlog
 from wallab.duration import duration
 from wallab.progress import say
 
+SANITIZERS = [
+    "-Db_sanitize=address,undefined",
+    "-Db_lundef=false",
+    "-Dc_args=-fno-sanitize-recover=all",
+]
+"""Options of meson: a program ends at the first error that the compiler's sanitizers see."""
+
+SANITIZED_TESTS = ["tests/test_drive_nbd.py", "tests/test_direct_cp.py"]
+"""Tests of pytest's that build what they test with them when told --sanitized."""
+
 
 def checks() -> list[tuple[str, list[str]]]:
     """Return the checks by name."""
@@ -63,22 +73,41 @@ def passed(name: str, *commands: list[str]) -> bool:
 
 
 def sanitized_drive_passed(name: str) -> bool:
-    """Run the drive's tests with the compiler's sanitizers, which end a program at an error."""
-    options = [
-        "-Db_sanitize=address,undefined",
-        "-Db_lundef=false",
-        "-Dc_args=-fno-sanitize-recover=all",
-    ]
+    """Run the drive's own tests with the sanitizers."""
     with tempfile.TemporaryDirectory(prefix="wallab-sanitized-") as folder:
         if not passed(
             name,
-            ["meson", "setup", *options, folder, str(paths.DRIVE)],
+            ["meson", "setup", *SANITIZERS, folder, str(paths.DRIVE)],
             ["meson", "compile", "-C", folder],
             ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs"],
         ):
             return False
         say(f"{name}: {mesonlog.summary(mesonlog.read(Path(folder)))}")
     return True
+
+
+def sanitized_plugin_passed(name: str) -> bool:
+    """Run the tests of nbdkit's plugin and of direct_cp with the sanitizers; say what they skip."""
+    begun = time.monotonic()
+    command = [_pytest(), "--sanitized", "-q", "-rs", *SANITIZED_TESTS]
+    done = subprocess.run(
+        command, cwd=paths.LAB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    took = duration(time.monotonic() - begun)
+    lines = done.stdout.splitlines() or ["pytest printed nothing"]
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+        say(f"{name}: FAILED in {took}")
+        return False
+    say(f"{name}: passed in {took}: {lines[-1]}")
+    for line in lines:
+        if line.startswith("SKIPPED"):
+            say(f"{name}: {line}")
+    return True
+
+
+def _pytest() -> str:
+    return str(paths.LAB / ".venv" / "bin" / "pytest")
 
 
 def main() -> int:
@@ -89,8 +118,9 @@ def main() -> int:
         failed += [name for name, command in checks() if not passed(name, command)]
         if not sanitized_drive_passed("drive with sanitizers"):
             failed.append("drive with sanitizers")
-    pytest = [str(paths.LAB / ".venv" / "bin" / "pytest"), *arguments]
-    code = subprocess.run(pytest, cwd=paths.LAB).returncode
+        if not sanitized_plugin_passed("plugin and direct_cp with sanitizers"):
+            failed.append("plugin and direct_cp with sanitizers")
+    code = subprocess.run([_pytest(), *arguments], cwd=paths.LAB).returncode
     if failed:
         say(f"failed: {', '.join(failed)}")
     return 1 if failed or code else 0
