@@ -203,6 +203,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
         ({"precision": 3.0}, "--rounds, --precision and --control are those of the run"),
         ({"control": True}, "--rounds, --precision and --control are those of the run"),
         ({"drive": "simulated"}, "--drive and --directory are those of the run"),
+        ({"machine": "virtual"}, "--machine: the run to resume has its own"),
         ({"directories": ("/x",)}, "--drive and --directory are those of the run"),
     ],
 )
@@ -216,7 +217,7 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: what does not change the run."""
     above = {
         "experiment", "preset", "seed", "output", "source", "variants", "rounds", "precision",
-        "control", "drive", "directories",
+        "control", "drive", "directories", "machine",
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}

@@ -99,11 +99,16 @@ class Run:
             def note(ended: str) -> None:
                 now = Session(started, round(time.monotonic() - begun, 1), ended)
                 self._plan.sessions = [*earlier, now]
-                self._plan.cost = cost.of(
-                    self.samples.read(),
-                    self._plan.sessions,
-                    self._plan.preparing_s,
-                    schedule.stopped(),
+                # Of a virtual machine, phases are in its time, and sessions in this one's.
+                self._plan.cost = (
+                    None
+                    if self._plan.virtual
+                    else cost.of(
+                        self.samples.read(),
+                        self._plan.sessions,
+                        self._plan.preparing_s,
+                        schedule.stopped(),
+                    )
                 )
                 try:
                     jsonfile.save(self.folder / manifest.FILE, self._plan)
@@ -124,6 +129,10 @@ class Run:
             note(ended)
             if self._plan.cost:
                 say(cost.words(self._plan.cost))
+            if self._plan.virtual:
+                virtual = sum(sum(sample.phases.values()) for sample in self.samples.read())
+                real = duration(sum(session.seconds for session in self._plan.sessions))
+                say(f"{duration(virtual)} of virtual time were measured in {real}")
         return self.samples.read()
 
     def _continue(self) -> None:

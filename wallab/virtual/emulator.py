@@ -76,19 +76,12 @@ class Machine(msgspec.Struct, frozen=True):
 
     def options(self) -> tuple[str, ...]:
         """Return the command line with the names of files without their folders."""
-        words = []
-        for word in self.command(private=True)[1:]:
-            parts = str(word).split(",")
-            words.append(",".join(_nameless(part) for part in parts))
-        return tuple(words)
-
-
-def _nameless(part: str) -> str:
-    """Return the part of an option without the path in it."""
-    key, sign, value = part.partition("=")
-    if sign and value.startswith("/"):
-        return f"{key}={Path(value).name}"
-    return Path(part).name if part.startswith("/") else part
+        bare = {
+            field: Path(getattr(self, field).name)
+            for field in ("kernel", "first", "root", "server", "orders", "ram")
+        }
+        command = msgspec.structs.replace(self, **bare).command(private=True)
+        return tuple(map(str, command[1:]))
 
 
 def _memory(name: str, file: Path, size: int, share: str) -> str:

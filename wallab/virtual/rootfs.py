@@ -39,9 +39,6 @@ _PACKAGES = (
 
 _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
-_ABOVE = ("command", "powercut", "results")
-"""Packages of the lab that the guest has no use for: they change without changing a sample."""
-
 _LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
 _PROGRAMS = (
     "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mount", "umount", "setpriv", "taskset", "unshare",
@@ -172,7 +169,8 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
     for name in _PACKAGES:
         tree |= _package(name)
-    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab", _ABOVE)
+    for file in _modules():
+        tree[f"{LAB}/{file.relative_to(paths.LAB)}"] = Entry(file=file)
     for folder in (paths.DRIVE, paths.DIRECT_CP):
         tree |= _folder(folder, f"{LAB}/{folder.name}")
     for program in (provision.drive_program(), provision.copy_program()):
@@ -240,6 +238,21 @@ def _folder(folder: Path, place: str, without: Sequence[str] = ()) -> dict[str, 
             elif file.is_file() and not _LEFT_OUT.search(name):
                 entries[path] = Entry(file=file, executable=os.access(file, os.X_OK))
     return entries
+
+
+def _modules() -> list[Path]:
+    """Return the lab's modules that the guest imports: others change, and no sample does."""
+    asked = (
+        "import sys, wallab.virtual.agent\n"
+        "print(*(file for name, module in sys.modules.items() if name.split('.')[0] == 'wallab' "
+        "and (file := module.__file__)), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=paths.LAB, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise MachineError(f"the guest's agent cannot be imported: {done.stderr[-500:]}")
+    return sorted(Path(line) for line in done.stdout.splitlines())
 
 
 def _package(name: str) -> dict[str, Entry]:
