@@ -22,7 +22,7 @@ from wallab.bench.realbed import RealBed
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import mounts
-from wallab.virtual import emulator, message
+from wallab.virtual import devices, message
 from wallab.virtual.message import Answer, Order
 
 _SERVER = Path("/server")
@@ -77,7 +77,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._bed: RealBed | None = None
-        self._servers = _device(emulator.SERVER_MB)
+        self._servers = _device(devices.SERVER_MB)
 
     def answer(self, order: Order) -> Answer:
         """Do what is ordered."""
@@ -119,7 +119,7 @@ class Agent:
 
 def main() -> None:
     """Answer orders until the machine is ended."""
-    agent, stopper, orders = Agent(), Stopper(), _device(emulator.ORDERS_MB)
+    agent, stopper, orders = Agent(), Stopper(), _device(devices.ORDERS_MB)
     line = os.open(_LINE, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(line)
     while True:

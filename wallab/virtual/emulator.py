@@ -15,13 +15,9 @@ import msgspec
 
 from wallab.errors import LabError, MachineError
 from wallab.machine import process, provision
+from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
 
 PROGRAM = "qemu-system-x86_64"
-
-ORDERS_MB = 128
-ROOT_MB = 256
-SERVER_MB = 512
-"""Sizes of the devices, by which the guest tells them apart: the kernel finds them in any order."""
 
 _SHIFTS = {1000: 0, 500: 1, 250: 2, 125: 3}
 """MIPS -> the binary logarithm of the nanoseconds that an instruction takes."""

@@ -20,7 +20,7 @@ import msgspec
 from wallab import paths
 from wallab.errors import MachineError
 from wallab.machine import provision
-from wallab.virtual import emulator, erofs
+from wallab.virtual import devices, erofs
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
 
@@ -59,12 +59,12 @@ class Image(msgspec.Struct, frozen=True):
 
 def root(kernel: Kernel) -> Image:
     """Return the root file system; MachineError names the program that this machine lacks."""
-    return _kept("root", _root(kernel), emulator.ROOT_MB)
+    return _kept("root", _root(kernel), devices.ROOT_MB)
 
 
 def server(tree: Path) -> Image:
     """Return an installed server with the libraries of this machine that it needs."""
-    return _kept("server", _server(tree), emulator.SERVER_MB)
+    return _kept("server", _server(tree), devices.SERVER_MB)
 
 
 def first(kernel: Kernel) -> bytes:
@@ -75,7 +75,7 @@ for name in {" ".join(kernel.modules)}; do /busybox insmod /modules/$name.ko; do
 /busybox mount -t sysfs sysfs /sys
 for device in pmem0 pmem1 pmem2; do
     read size < /sys/block/$device/size
-    [ $size = {(emulator.ROOT_MB << 20) // 512} ] && root=$device
+    [ $size = {(devices.ROOT_MB << 20) // 512} ] && root=$device
 done
 /busybox umount /sys
 /busybox mount -t erofs -o ro /dev/$root /root

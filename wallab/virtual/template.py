@@ -16,7 +16,8 @@ from wallab.record import matrix
 from wallab.record.conditions import Conditions
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.virtual import message
-from wallab.virtual.emulator import ORDERS_MB, Emulator, Machine
+from wallab.virtual.devices import ORDERS_MB
+from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 
 
