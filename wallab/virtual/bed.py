@@ -94,6 +94,7 @@ class VirtualBed:
         self._ledger: Ledger | None = None
         self._closed = False
         self._count = 0
+        self._notes: list[bytes] = []
         self._kernel = kernel.fetch()
         self._root = rootfs.root(self._kernel)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
@@ -335,11 +336,13 @@ class VirtualBed:
                 self._running.discard(emulated)
 
     def _note(self, line: Mapping[str, object]) -> None:
-        """Add a line to the run's account of this machine, if the run has a folder yet."""
+        """Add a line to the run's account of this machine, once the run has a folder."""
         with self._lock:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with (self._folder / HOST).open("ab") as stream:
-                stream.write(msgspec.json.encode(line) + b"\n")
+            self._notes.append(msgspec.json.encode(line) + b"\n")
+            if self._folder.is_dir():
+                with (self._folder / HOST).open("ab") as stream:
+                    stream.writelines(self._notes)
+                self._notes.clear()
 
     def _end_all(self) -> None:
         with self._lock:

@@ -229,10 +229,6 @@ class Emulator:
                 self._events.append(found["event"])
         return (self._folder / "answer").read_bytes()
 
-    def console(self) -> str:
-        """Return the last that the guest's kernel and agent printed."""
-        return (self._folder / "console").read_text(errors="replace")[-3000:]
-
     def end(self) -> None:
         """End the emulator; safe to call twice, and from another thread."""
         process.end(self.process, signal.SIGKILL, 60)
