@@ -37,7 +37,7 @@ def shown(
     if private:
         for name, tree in installed.items():
             paths[name] = target = ledger.folder / "server" / plain(name)
-            target.mkdir(parents=True)
+            target.mkdir(parents=True, exist_ok=True)
             mounts.bind(tree, target)
             undo.callback(mounts.unmount, target)
     return Installed(paths, {name: cluster.methods(tree) for name, tree in paths.items()})

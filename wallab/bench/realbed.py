@@ -1,6 +1,7 @@
 """The bed of this machine: drives on it, servers, and the clusters that samples start from."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 import shlex
@@ -72,6 +73,7 @@ class RealBed:
         self._shown = contextlib.ExitStack()
         """What shows the servers."""
         self._seed: int | None = None
+        self._warm = False
         self._servers = Installed({}, {})
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
@@ -115,6 +117,25 @@ class RealBed:
         }
         self._show_servers()
         self._make_programs_ready()
+
+    def warm_up(self) -> None:
+        """Mount the drives and read the tables, ahead of one sample; there must be one template."""
+        (conditions,) = self._conditions.values()
+        stage = self._stage(conditions, None)
+        for drive in stage.drives.values():
+            drive.restore()
+            drive.mount()
+        stage.cluster.read_into_memory()
+        self._warm = True
+
+    def _cool_down(self, conditions: Conditions) -> bool:
+        """Return whether a sample finds what warm_up did, as only the first one may."""
+        warm, self._warm = self._warm, False
+        if warm and any(asked.mount_options for asked in conditions.drives.values()):
+            for drive in self._sets[conditions.drive_kinds].values():
+                drive.unmount()
+            return False
+        return warm
 
     def hide_servers(self) -> None:
         """Let go of the installed trees, until others are taken over."""
@@ -267,8 +288,9 @@ class RealBed:
     ) -> Sample:
         """Measure the cell on a fresh copy of its template."""
         conditions = self._conditions[_key(cell)]
+        stage = self._stage(conditions, self._group)
         return sampling.take(
-            self._stage(conditions, self._group),
+            dataclasses.replace(stage, ready=self._cool_down(conditions)),
             cell,
             (round_number, position),
             self._settings(conditions),

@@ -72,30 +72,10 @@ class Run:
         before = self._plan.methods if resumed else None
         begun, started = time.monotonic(), utc()
         with contextlib.closing(self._bed):
-            with Work("making the drives and the cluster") as work:
-                work.update(0.0, f"scale {self._plan.preset.scale}")
-                prepared = self._bed.open()
-                self._plan.templates, self._plan.mounts = prepared.templates, prepared.mounts
-                self._plan.machine = prepared.machine or self._plan.machine
-                spent = self._plan.preparing_s + time.monotonic() - begun
-                self._plan.preparing_s = round(spent, 1)
-                self._plan.methods = self._bed.methods
-                lacking = [(cell, self._bed.lacks(cell)) for cell in self._plan.cells]
-                self._plan.not_applicable = tuple(
-                    NotApplicable(cell, reason) for cell, reason in lacking if reason
-                )
-            if before not in (None, self._plan.methods):
-                raise LabError(
-                    f"{self.folder} cannot be resumed: the servers' values of wal_sync_method "
-                    "differ now. Start a new run instead."
-                )
-            if len(self._plan.not_applicable) == len(self._plan.cells):
-                reasons = dict.fromkeys(one.reason for one in self._plan.not_applicable)
-                raise MachineError(f"nothing can be measured here: {'; '.join(reasons)}")
+            cells = self._open(begun, before)
             if not resumed:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 jsonfile.sync_folder(self.folder.parent)
-            cells = [cell for cell, reason in lacking if not reason]
             turns = turns_of(cells, self._plan.preset.control)
             schedule = Schedule(turns, self._plan.preset, self._plan.seed)
             for sample in self.samples.read():
@@ -105,11 +85,16 @@ class Run:
             def note(ended: str) -> None:
                 now = Session(started, round(time.monotonic() - begun, 1), ended)
                 self._plan.sessions = [*earlier, now]
-                self._plan.cost = cost.of(
-                    self.samples.read(),
-                    self._plan.sessions,
-                    self._plan.preparing_s,
-                    schedule.stopped(),
+                # Of a virtual machine, phases are in its time, and sessions in this one's.
+                self._plan.cost = (
+                    None
+                    if self._plan.virtual
+                    else cost.of(
+                        self.samples.read(),
+                        self._plan.sessions,
+                        self._plan.preparing_s,
+                        schedule.stopped(),
+                    )
                 )
                 try:
                     jsonfile.save(self.folder / manifest.FILE, self._plan)
@@ -130,7 +115,38 @@ class Run:
             note(ended)
             if self._plan.cost:
                 say(cost.words(self._plan.cost))
+            if self._plan.virtual:
+                virtual = sum(sum(sample.phases.values()) for sample in self.samples.read())
+                real = duration(sum(session.seconds for session in self._plan.sessions))
+                say(f"{duration(virtual)} of virtual time were measured in {real}")
         return self.samples.read()
+
+    def _open(self, begun: float, before: dict[str, tuple[str, ...]] | None) -> list[Cell]:
+        """Make the bed ready, note what it found, and return the cells that it can measure.
+
+        LabError where the servers' methods are not those of before (None: there was none).
+        """
+        plan = self._plan
+        with Work("making the drives and the cluster") as work:
+            work.update(0.0, f"scale {plan.preset.scale}")
+            report = self._bed.open()
+            plan.templates, plan.mounts = report.templates, report.mounts
+            plan.machine = report.machine or plan.machine
+            plan.preparing_s = round(plan.preparing_s + time.monotonic() - begun, 1)
+            plan.methods = self._bed.methods
+            lacking = [(cell, self._bed.lacks(cell)) for cell in plan.cells]
+            plan.not_applicable = tuple(
+                NotApplicable(cell, reason) for cell, reason in lacking if reason
+            )
+        if before not in (None, plan.methods):
+            raise LabError(
+                f"{self.folder} cannot be resumed: the servers' values of wal_sync_method "
+                "differ now. Start a new run instead."
+            )
+        if len(plan.not_applicable) == len(plan.cells):
+            reasons = dict.fromkeys(lack.reason for lack in plan.not_applicable)
+            raise MachineError(f"nothing can be measured here: {'; '.join(reasons)}")
+        return [cell for cell, reason in lacking if not reason]
 
     def _continue(self) -> None:
         before = manifest.load(self.folder)

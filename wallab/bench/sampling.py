@@ -84,9 +84,10 @@ def _end(stage: Stage) -> None:
 def _restore(stage: Stage) -> None:
     for name, drive in stage.drives.items():
         asked = stage.conditions.drives[name]
-        drive.restore()
-        drive.mount_options = asked.mount_options
-        drive.mount()
+        if not stage.ready:
+            drive.restore()
+            drive.mount_options = asked.mount_options
+            drive.mount()
         drive.set_write_cache(asked.write_cache)
         drive.set_read_ahead(asked.read_ahead)
 
@@ -104,7 +105,7 @@ def _measure(
         # Where memory is limited, the server reads by itself, on its own account.
         if stage.group is not None:
             workload.fill_memory(stage)
-        elif not workload.cold:
+        elif not workload.cold and not stage.ready:
             stage.cluster.read_into_memory()
         workload.prepare(stage, runner)
     warm_up = None

@@ -28,6 +28,8 @@ class Stage:
     """The figures that the experiment wants (`wallab.record.values`)."""
     series: tuple[str, ...] = ()
     """The gauges that are to be looked at over time (`wallab.record.gauges`)."""
+    ready: bool = False
+    """Whether the drives are mounted as they were kept, with the tables in memory."""
     seed: int | None = None
     """What the clients' random numbers follow from; None: others each time."""
 

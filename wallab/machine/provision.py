@@ -75,6 +75,9 @@ PACKAGES: dict[str, dict[str, str]] = {
         "chromium": "chromium",
         "chromium-driver": "chromedriver",
     },
+    "virtual": {
+        "qemu-system-x86": "qemu-system-x86_64",
+    },
     "test": {
         "bonnie++": "bonnie++",
         "dmsetup": "dmsetup",
@@ -262,14 +265,16 @@ def main() -> int:
     parser.add_argument(
         "group",
         nargs="*",
-        metavar="build|drive|test|browser",
+        metavar="build|drive|virtual|test|browser",
         help="what to set up for; everything if none is named",
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing if nothing is missing")
     arguments = parser.parse_args()
     groups: list[str] = arguments.group
     if unknown := set(groups) - set(PACKAGES):
-        parser.error(f"no such group: {', '.join(sorted(unknown))}; build, drive, test or browser")
+        parser.error(
+            f"no such group: {', '.join(sorted(unknown))}; build, drive, virtual, test or browser"
+        )
     if not groups and not arguments.quiet:
         groups = list(PACKAGES)
     if sys.version_info < (3, 11):  # noqa: UP036 - it runs before anything is checked

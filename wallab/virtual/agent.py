@@ -22,7 +22,7 @@ from wallab.bench.realbed import RealBed
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import mounts
-from wallab.virtual import emulator, message
+from wallab.virtual import devices, message
 from wallab.virtual.message import Answer, Order
 
 _SERVER = Path("/server")
@@ -30,6 +30,10 @@ _LINE = "/dev/ttyS1"
 _ORDER_BYTES = 1 << 20
 _BLKFLSBUF = 0x1261
 _PVPANIC = 0x505
+_CLONE_NEWNS = 0x00020000
+_MS_REC = 0x4000
+_MS_SHARED = 1 << 20
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _STOP = bytes.fromhex("66ba0505b001eec3")
 """mov $0x505, %dx; mov $1, %al; out %al, %dx; ret."""
 
@@ -46,8 +50,7 @@ class Stopper:
     """Stops the machine at an instruction of this process."""
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.ioperm(_PVPANIC, 1, 1):
+        if _LIBC.ioperm(_PVPANIC, 1, 1):
             raise OSError(ctypes.get_errno(), "ioperm")
         self._code = mmap.mmap(
             -1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
@@ -57,9 +60,44 @@ class Stopper:
         self.stop = ctypes.CFUNCTYPE(None)(address)
 
 
+class Outside:
+    """The mount namespace that the agent began in: what is mounted there is in all others, too.
+
+    The bed goes on to namespaces of its own, and its drives stay in one between.
+    """
+
+    def __init__(self) -> None:
+        if _LIBC.mount(None, b"/", None, _MS_REC | _MS_SHARED, None):
+            raise OSError(ctypes.get_errno(), "sharing of mounts")
+        self._here = self._present()
+
+    @staticmethod
+    def _present() -> int:
+        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Go there for a while."""
+        back = self._present()
+        self._go(self._here)
+        try:
+            yield
+        finally:
+            self._go(back)
+            os.close(back)
+
+    @staticmethod
+    def _go(namespace: int) -> None:
+        if _LIBC.setns(namespace, _CLONE_NEWNS):
+            raise OSError(ctypes.get_errno(), "setns")
+
+
 def _fresh(device: Path) -> None:
-    """Drop what the kernel keeps of a device whose content is about to be another."""
-    descriptor = os.open(device, os.O_RDONLY)
+    """Drop what the kernel keeps of a device whose content is about to be another.
+
+    OSError if it is mounted anywhere.
+    """
+    descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)
     try:
         fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
     finally:
@@ -77,7 +115,8 @@ class Agent:
 
     def __init__(self) -> None:
         self._bed: RealBed | None = None
-        self._servers = _device(emulator.SERVER_MB)
+        self._servers = _device(devices.SERVER_MB)
+        self._outside = Outside()
 
     def answer(self, order: Order) -> Answer:
         """Do what is ordered."""
@@ -89,19 +128,24 @@ class Agent:
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[None]:
-        mounts.mount(self._servers, _SERVER, "erofs", "ro")
+        with self._outside.entered():
+            _fresh(self._servers)
+            mounts.mount(self._servers, _SERVER, "erofs", "ro")
         try:
             yield
         finally:
             if self._bed:
                 self._bed.hide_servers()
-            mounts.unmount(_SERVER)
-            _fresh(self._servers)
+            with self._outside.entered():
+                mounts.unmount(_SERVER)
+                _fresh(self._servers)
 
     def _template(self, order: Order) -> Answer:
         trees = {order.server: _SERVER / "tree"}
         self._bed = RealBed(order.experiment, order.preset, order.cells, trees)
         report = self._bed.open()
+        if order.warm:
+            self._bed.warm_up()
         return Answer(report=report, machine=provenance.machine())
 
     def _from_template(self, order: Order) -> Answer:
@@ -119,7 +163,7 @@ class Agent:
 
 def main() -> None:
     """Answer orders until the machine is ended."""
-    agent, stopper, orders = Agent(), Stopper(), _device(emulator.ORDERS_MB)
+    agent, stopper, orders = Agent(), Stopper(), _device(devices.ORDERS_MB)
     line = os.open(_LINE, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(line)
     while True:

@@ -94,6 +94,7 @@ class VirtualBed:
         self._ledger: Ledger | None = None
         self._closed = False
         self._count = 0
+        self._notes: list[bytes] = []
         self._kernel = kernel.fetch()
         self._root = rootfs.root(self._kernel)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
@@ -109,7 +110,7 @@ class VirtualBed:
         }
         self._emulator = emulator.version()
         self._recipes = {
-            _template_key(conditions): self._recipe(conditions)
+            self._template_name(conditions): self._recipe(conditions)
             for key, conditions in self._conditions.items()
             if key not in self._lacking
         }
@@ -117,6 +118,16 @@ class VirtualBed:
         self._methods: dict[str, tuple[str, ...]] = {}
         self.machine = self._described()
         self.jobs = jobs(workers, self.machine)
+
+    def _template_name(self, conditions: Conditions) -> str:
+        """Name a template: its cluster, its drives, and whether its tables are in memory."""
+        drives = [
+            "-".join((name, profile, filesystem))
+            for name, profile, filesystem in conditions.drive_kinds
+        ]
+        warm = template.warm(self._experiment, self._preset, conditions)
+        state = "warm" if warm else "cold"
+        return "-".join((templates.folder_name(conditions), *drives, state))
 
     def _written_first(self) -> Path:
         """Return the first file system, which is small, in the cache."""
@@ -190,7 +201,7 @@ class VirtualBed:
             self._ledger = Ledger.open()
             self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
             representative = {
-                _template_key(conditions): conditions
+                self._template_name(conditions): conditions
                 for key, conditions in self._conditions.items()
                 if key not in self._lacking
             }
@@ -234,7 +245,7 @@ class VirtualBed:
         for cell in self._cells:
             if _key(cell) not in self._lacking:
                 conditions = self._conditions[_key(cell)]
-                pair = (_template_key(conditions), conditions.server)
+                pair = (self._template_name(conditions), conditions.server)
                 asked.setdefault(pair, []).append(cell)
 
         def probe(item: tuple[tuple[str, str], list[Cell]]) -> Answer:
@@ -301,7 +312,7 @@ class VirtualBed:
     def _cloned(self, conditions: Conditions, order: Order) -> Answer:
         parts = self._parts(conditions, order.server)
         with self._work() as work:
-            kept = self._templates[_template_key(conditions)]
+            kept = self._templates[self._template_name(conditions)]
             return clone.run(kept, order, parts, work, self._started)
 
     @contextlib.contextmanager
@@ -335,11 +346,13 @@ class VirtualBed:
                 self._running.discard(emulated)
 
     def _note(self, line: Mapping[str, object]) -> None:
-        """Add a line to the run's account of this machine, if the run has a folder yet."""
+        """Add a line to the run's account of this machine, once the run has a folder."""
         with self._lock:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with (self._folder / HOST).open("ab") as stream:
-                stream.write(msgspec.json.encode(line) + b"\n")
+            self._notes.append(msgspec.json.encode(line) + b"\n")
+            if self._folder.is_dir():
+                with (self._folder / HOST).open("ab") as stream:
+                    stream.writelines(self._notes)
+                self._notes.clear()
 
     def _end_all(self) -> None:
         with self._lock:
@@ -369,15 +382,6 @@ def _lacking(conditions: Conditions) -> str:
         if drive.filesystem not in _FILE_SYSTEMS:
             return f"the virtual machine's kernel has no {drive.filesystem}"
     return ""
-
-
-def _template_key(conditions: Conditions) -> str:
-    """Name a template: its cluster, and its drives."""
-    drives = [
-        "-".join((name, profile, filesystem))
-        for name, profile, filesystem in conditions.drive_kinds
-    ]
-    return "-".join((templates.folder_name(conditions), *drives))
 
 
 def _digest(file: Path) -> str:

@@ -15,13 +15,9 @@ import msgspec
 
 from wallab.errors import LabError, MachineError
 from wallab.machine import process, provision
+from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
 
 PROGRAM = "qemu-system-x86_64"
-
-ORDERS_MB = 128
-ROOT_MB = 256
-SERVER_MB = 512
-"""Sizes of the devices, by which the guest tells them apart: the kernel finds them in any order."""
 
 _SHIFTS = {1000: 0, 500: 1, 250: 2, 125: 3}
 """MIPS -> the binary logarithm of the nanoseconds that an instruction takes."""
@@ -76,19 +72,12 @@ class Machine(msgspec.Struct, frozen=True):
 
     def options(self) -> tuple[str, ...]:
         """Return the command line with the names of files without their folders."""
-        words = []
-        for word in self.command(private=True)[1:]:
-            parts = str(word).split(",")
-            words.append(",".join(_nameless(part) for part in parts))
-        return tuple(words)
-
-
-def _nameless(part: str) -> str:
-    """Return the part of an option without the path in it."""
-    key, sign, value = part.partition("=")
-    if sign and value.startswith("/"):
-        return f"{key}={Path(value).name}"
-    return Path(part).name if part.startswith("/") else part
+        bare = {
+            field: Path(getattr(self, field).name)
+            for field in ("kernel", "first", "root", "server", "orders", "ram")
+        }
+        command = msgspec.structs.replace(self, **bare).command(private=True)
+        return tuple(map(str, command[1:]))
 
 
 def _memory(name: str, file: Path, size: int, share: str) -> str:
@@ -239,10 +228,6 @@ class Emulator:
             if "event" in found:
                 self._events.append(found["event"])
         return (self._folder / "answer").read_bytes()
-
-    def console(self) -> str:
-        """Return the last that the guest's kernel and agent printed."""
-        return (self._folder / "console").read_text(errors="replace")[-3000:]
 
     def end(self) -> None:
         """End the emulator; safe to call twice, and from another thread."""

@@ -73,7 +73,7 @@ def write(tree: Tree, image: BinaryIO) -> None:
             place if content else 0xFFFFFFFF, numbers[path] + 1, 0, 0, 0,
         )  # fmt: skip
         image.seek(place * _BLOCK)
-        image.write(content)
+        image.write(content + bytes(-len(content) % _BLOCK))
         place += -(-len(content) // _BLOCK)
     image.seek(first * _BLOCK)
     image.write(inodes)
@@ -83,7 +83,6 @@ def write(tree: Tree, image: BinaryIO) -> None:
         0, b"", b"", 0,
     )  # fmt: skip
     image.write(superblock)
-    image.truncate(place * _BLOCK)
 
 
 def _with_folders(tree: Tree) -> dict[str, Entry]:

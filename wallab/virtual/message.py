@@ -29,6 +29,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Of pgbench."""
     wait_ns: int = 0
     """Before all else: so the platter stands at another angle."""
+    warm: bool = False
+    """Whether the template is kept with its drives mounted and its tables in memory."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ import msgspec
 from wallab import paths
 from wallab.errors import MachineError
 from wallab.machine import provision
-from wallab.virtual import emulator, erofs
+from wallab.virtual import devices, erofs
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
 
@@ -39,9 +39,6 @@ _PACKAGES = (
 
 _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
-_ABOVE = ("command", "powercut", "results")
-"""Packages of the lab that the guest has no use for: they change without changing a sample."""
-
 _LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
 _PROGRAMS = (
     "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mount", "umount", "setpriv", "taskset", "unshare",
@@ -62,12 +59,12 @@ class Image(msgspec.Struct, frozen=True):
 
 def root(kernel: Kernel) -> Image:
     """Return the root file system; MachineError names the program that this machine lacks."""
-    return _kept("root", _root(kernel), emulator.ROOT_MB)
+    return _kept("root", _root(kernel), devices.ROOT_MB)
 
 
 def server(tree: Path) -> Image:
     """Return an installed server with the libraries of this machine that it needs."""
-    return _kept("server", _server(tree), emulator.SERVER_MB)
+    return _kept("server", _server(tree), devices.SERVER_MB)
 
 
 def first(kernel: Kernel) -> bytes:
@@ -78,7 +75,7 @@ for name in {" ".join(kernel.modules)}; do /busybox insmod /modules/$name.ko; do
 /busybox mount -t sysfs sysfs /sys
 for device in pmem0 pmem1 pmem2; do
     read size < /sys/block/$device/size
-    [ $size = {(emulator.ROOT_MB << 20) // 512} ] && root=$device
+    [ $size = {(devices.ROOT_MB << 20) // 512} ] && root=$device
 done
 /busybox umount /sys
 /busybox mount -t erofs -o ro /dev/$root /root
@@ -172,7 +169,8 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
     for name in _PACKAGES:
         tree |= _package(name)
-    tree |= _folder(paths.LAB / "wallab", f"{LAB}/wallab", _ABOVE)
+    for file in _modules():
+        tree[f"{LAB}/{file.relative_to(paths.LAB)}"] = Entry(file=file)
     for folder in (paths.DRIVE, paths.DIRECT_CP):
         tree |= _folder(folder, f"{LAB}/{folder.name}")
     for program in (provision.drive_program(), provision.copy_program()):
@@ -240,6 +238,21 @@ def _folder(folder: Path, place: str, without: Sequence[str] = ()) -> dict[str, 
             elif file.is_file() and not _LEFT_OUT.search(name):
                 entries[path] = Entry(file=file, executable=os.access(file, os.X_OK))
     return entries
+
+
+def _modules() -> list[Path]:
+    """Return the lab's modules that the guest imports: others change, and no sample does."""
+    asked = (
+        "import sys, wallab.virtual.agent\n"
+        "print(*(file for name, module in sys.modules.items() if name.split('.')[0] == 'wallab' "
+        "and (file := module.__file__)), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=paths.LAB, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise MachineError(f"the guest's agent cannot be imported: {done.stderr[-500:]}")
+    return sorted(Path(line) for line in done.stdout.splitlines())
 
 
 def _package(name: str) -> dict[str, Entry]:

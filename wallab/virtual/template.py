@@ -10,13 +10,15 @@ from pathlib import Path
 import msgspec
 
 from wallab import paths
+from wallab.bench import workloads
 from wallab.errors import MachineError
 from wallab.files import jsonfile
 from wallab.record import matrix
 from wallab.record.conditions import Conditions
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.virtual import message
-from wallab.virtual.emulator import ORDERS_MB, Emulator, Machine
+from wallab.virtual.devices import ORDERS_MB
+from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 
 
@@ -88,7 +90,23 @@ def order_of(experiment: Experiment, preset: Preset, conditions: Conditions, ser
         transactions=None, seconds=1, memory_mb=None, warm_up_seconds=0,
     )  # fmt: skip
     assert matrix.conditions(bare, how_much, cell).drive_kinds == conditions.drive_kinds
-    return Order(kind="template", experiment=bare, preset=how_much, server=server, cells=(cell,))
+    return Order(
+        kind="template",
+        experiment=bare,
+        preset=how_much,
+        server=server,
+        cells=(cell,),
+        warm=warm(experiment, preset, conditions),
+    )
+
+
+def warm(experiment: Experiment, preset: Preset, conditions: Conditions) -> bool:
+    """Whether samples may find the tables in memory.
+
+    Where memory is limited, the server reads them on its own account; some workloads begin cold.
+    """
+    limited = matrix.memory_mb(experiment, preset) is not None
+    return not limited and not workloads.find(conditions.workload).cold
 
 
 def kept(recipe: Recipe) -> Template | None:
