@@ -26,16 +26,16 @@ from wallab.servers.patches import patches_of
 
 def measure(wanted: str, system: str, *, twice: bool) -> int:
     """Build, and print seconds and ratios; 1 if two builds of the same differ."""
-    found = source.resolve(wanted)
+    tree = source.resolve(wanted)
     with tempfile.TemporaryDirectory(prefix="wallab-build-cost-") as home:
         cache = Path(home) / "cache"
         os.environ["WALLAB_CACHE"] = str(cache)
         catalog = series.read()
-        variants = {name: patches_of(catalog, name, found) for name in catalog.variant}
-        one = Builder(found, buildsystem.choose(system, found), Path(home) / "build")
+        variants = {name: patches_of(catalog, name, tree) for name in catalog.variant}
+        builder = Builder(tree, buildsystem.choose(system, tree), Path(home) / "build")
         forget = (lambda: shutil.rmtree(cache)) if twice else None
-        cost = buildcost.measure(one, variants, Path(home), forget)
-    print(f"PostgreSQL {found.version}, {one.system.name}, {os.cpu_count()} CPUs")
+        cost = buildcost.measure(builder, variants, Path(home), forget)
+    print(f"PostgreSQL {tree.version}, {builder.system.name}, {os.cpu_count()} CPUs")
     print(buildcost.text(cost))
     return 1 if any((cost.differing or {}).values()) else 0
 

@@ -127,9 +127,9 @@ def text(cost: BuildCost) -> str:
     ]
     if cost.differing is not None:
         fields = ", ".join(sorted(installed.VARYING))
-        for name, found in cost.differing.items():
-            if found:
-                lines.append(f"{name}: two cold builds DIFFER in {', '.join(found)}")
+        for name, paths in cost.differing.items():
+            if paths:
+                lines.append(f"{name}: two cold builds DIFFER in {', '.join(paths)}")
             else:
                 lines.append(f"{name}: two cold builds differ in nothing but build.json: {fields}")
     return "\n".join(lines)

@@ -29,18 +29,18 @@ def ran(tests: list[Result]) -> str:
     return f"{len(passed)}/{len(run)}" if tests else "–"
 
 
-def row(one: Check) -> Iterator[str]:
+def row(check: Check) -> Iterator[str]:
     """The cells of a check."""
-    yield one.version
-    yield one.build_system
-    yield one.variant
+    yield check.version
+    yield check.build_system
+    yield check.variant
     for name in suite.FOLDERS:
-        yield ran([test for test in one.tests if test.suite == name])
-    with_methods = [test for test in one.tests if test.suite == suite.METHODS]
+        yield ran([test for test in check.tests if test.suite == name])
+    with_methods = [test for test in check.tests if test.suite == suite.METHODS]
     yield ran(with_methods)
-    yield str(len(one.failed))
-    yield str(sum(test.outcome == "skipped" for test in one.tests))
-    yield duration(one.took)
+    yield str(len(check.failed))
+    yield str(sum(test.outcome == "skipped" for test in check.tests))
+    yield duration(check.took)
 
 
 def main() -> int:
@@ -51,15 +51,15 @@ def main() -> int:
         return 1
     order = series.names(series.read())
 
-    def place(one: Check) -> tuple[list[int], str, int]:
-        version = [-int(number) for number in re.findall(r"\d+", one.version)]
-        known = one.variant in order
-        return version, one.build_system, order.index(one.variant) if known else len(order)
+    def place(check: Check) -> tuple[list[int], str, int]:
+        version = [-int(number) for number in re.findall(r"\d+", check.version)]
+        known = check.variant in order
+        return version, check.build_system, order.index(check.variant) if known else len(order)
 
     print(f"| {' | '.join(HEADINGS)} |")
     print(f"|---|---|---|{'---:|' * (len(HEADINGS) - 3)}")
-    for one in sorted(checks, key=place):
-        print(f"| {' | '.join(row(one))} |")
+    for check in sorted(checks, key=place):
+        print(f"| {' | '.join(row(check))} |")
     return 0
 
 

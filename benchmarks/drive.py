@@ -45,9 +45,9 @@ PARTITIONS_GIB = (1, 16)
 """The matrix's, and a system's of those years; how large the published one was is not known."""
 
 
-def show(what: str, found: float, wanted: float, unit: str, bound: str) -> None:
+def show(what: str, measured: float, wanted: float, unit: str, bound: str) -> None:
     """Print one figure, what it is compared with, their ratio and what is asked of it."""
-    print(f"{what:52} {found:10.1f} {wanted:10.1f} {unit:9} {found / wanted:7.3f}  {bound}")
+    print(f"{what:52} {measured:10.1f} {wanted:10.1f} {unit:9} {measured / wanted:7.3f}  {bound}")
 
 
 def fio(target: Path, *options: str) -> dict[str, float]:
@@ -66,8 +66,8 @@ def figures(profile: str) -> dict[str, float]:
     program = provision.drive_program().parent / "build" / "tests" / "figures"
     settings = [f"{key}={value}" for key, value in driveprofile.profile(profile).items()]
     out = subprocess.run([program, *settings], check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(out.stdout)
-    return found
+    values: dict[str, float] = json.loads(out.stdout)
+    return values
 
 
 def direct(rw: str, block: str, depth: int, seconds: int) -> list[str]:
@@ -91,10 +91,10 @@ def mechanics(drive: SimulatedDrive) -> None:
     drive.control.ask("reset")
     fio(drive.loop.path, *direct("randread", "4k", 1, 10))
     counters = drive.reading().counters
-    found = 1e9 * counters["reads"] / counters["command_ns"]
-    show("random 4 kB reads, by the drive's clock", found, wanted["read_1"], "1/s", "± 3%")
-    found = fio(drive.loop.path, *direct("read", "128k", 8, 10))["bytes"]
-    show("sequential reads", found / 1e6, wanted["sequential_bytes"] / 1e6, "MB/s", "± 3%")
+    measured = 1e9 * counters["reads"] / counters["command_ns"]
+    show("random 4 kB reads, by the drive's clock", measured, wanted["read_1"], "1/s", "± 3%")
+    measured = fio(drive.loop.path, *direct("read", "128k", 8, 10))["bytes"]
+    show("sequential reads", measured / 1e6, wanted["sequential_bytes"] / 1e6, "MB/s", "± 3%")
     after = psutil.Process(drive.server.pid).cpu_times()
     requests = drive.reading().counters["reads"]
     used = after.user + after.system - before.user - before.system
@@ -142,14 +142,14 @@ def untimed(drive: SimulatedDrive) -> None:
         stack.callback(mounts.unmount, files)
         drive.timing(False)
         drive.set_write_cache("on")
-        found: dict[str, list[float]] = {}
+        rates: dict[str, list[float]] = {}
         for _ in range(5):  # in turn, since the machine does not stand still
             for name, place in (("drive", drive.mount_point), ("loop", files)):
                 rate = fio(place / "u", "--rw=write", "--bs=1m", "--size=256m", "--end_fsync=1")
-                found.setdefault(f"{name} bytes", []).append(rate["bytes"])
+                rates.setdefault(f"{name} bytes", []).append(rate["bytes"])
                 rate = fio(place / "u", *SYNCED, "--runtime=2")
-                found.setdefault(f"{name} iops", []).append(rate["iops"])
-        middle = {key: statistics.median(values) for key, values in found.items()}
+                rates.setdefault(f"{name} iops", []).append(rate["iops"])
+        middle = {key: statistics.median(values) for key, values in rates.items()}
         show("timing off: 8 kB fdatasync, to a loop file in memory", middle["drive iops"],
              middle["loop iops"], "1/s", ">= 0.5")  # fmt: skip
         show("timing off: sequential, to a loop file in memory", middle["drive bytes"] / 1e6,
@@ -182,17 +182,17 @@ def postgres(server: Path, gib: int, ledger: Ledger) -> None:
         file = drive.mount_point / "pg_test_fsync"
         out = subprocess.run([server / "bin" / "pg_test_fsync", "-s", "2", "-f", file], check=True,
                              capture_output=True, text=True, timeout=600).stdout  # fmt: skip
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     sizes = iter(("one", "two"))
     for part in out.split("Compare file sync methods using ")[1:3]:
         size = next(sizes)
         for method, rate in re.findall(r"^\s+(\w+)\s+([\d.]+) ops/sec", part, re.MULTILINE):
-            found[f"{method}, {size} 8 kB"] = float(rate)
+            rates[f"{method}, {size} 8 kB"] = float(rate)
     base = "fdatasync, one 8 kB"
     for name, published in PUBLISHED.items():
-        show(f"pg_test_fsync {name}", found[name], published, "1/s", "")
+        show(f"pg_test_fsync {name}", rates[name], published, "1/s", "")
         if name != base:
-            show("  relative to fdatasync", found[name] / found[base], published /
+            show("  relative to fdatasync", rates[name] / rates[base], published /
                  PUBLISHED[base], "", "± 15%")  # fmt: skip
 
 

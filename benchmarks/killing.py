@@ -97,7 +97,7 @@ def drives(count: int, seed: int, work: Work) -> Counter[str]:
     anything else was there after the next command.
     """
     chance = random.Random(seed)  # noqa: S311
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="wallab-killed-") as home:
         place = Path(home).resolve()
         up, down = (command_of("drive", verb, place) for verb in ("up", "down"))
@@ -118,8 +118,8 @@ def drives(count: int, seed: int, work: Work) -> Counter[str]:
                 finish(down)
             _expect_nothing(where)
             state = "drive stayed" if stayed else "nothing"
-            found[f"{verb}, {how.name if in_time else 'ended before'}: {state}"] += 1
-    return found
+            counts[f"{verb}, {how.name if in_time else 'ended before'}: {state}"] += 1
+    return counts
 
 
 def runs(
@@ -141,22 +141,22 @@ def runs(
     command.
     """
     chance = random.Random(seed)  # noqa: S311
-    found: Counter[str] = Counter()
-    one = _Run(home / "1", what, options, seed)
+    counts: Counter[str] = Counter()
+    run = _Run(home / "1", what, options, seed)
     for number in range(count):
         late = number % 2 == 1
         delay = chance.uniform(0, within / 3 if late else within)
         where = f"kill {number + 1}, {delay:.3f} s after {'a sample' if late else 'the start'}"
         work.update(number / count, where)
-        in_time = kill(one.command(), delay, signal.SIGKILL, one.measures if late else lambda: True)
+        in_time = kill(run.command(), delay, signal.SIGKILL, run.measures if late else lambda: True)
         finish(command_of("drive", "restore"))
         _expect_nothing(where)
-        found["ended before" if not in_time else f"{one.added(where)} samples"] += 1
+        counts["ended before" if not in_time else f"{run.added(where)} samples"] += 1
         if in_time and number + 1 < count:
             continue
-        one.finish()
-        one = _Run(home / f"{number + 2}", what, options, seed)
-    return found
+        run.finish()
+        run = _Run(home / f"{number + 2}", what, options, seed)
+    return counts
 
 
 class _Run:
@@ -210,14 +210,14 @@ def command_line(
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     try:
         with Work(f"{arguments.count} kills, seed {seed}") as work:
-            found = work_through(arguments.count, seed, work)
+            counts = work_through(arguments.count, seed, work)
     except LeftBehindError as error:
         print(f"seed {seed}: {error}", file=sys.stderr)
         return 1
     except LabError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    for what, times in sorted(found.items()):
+    for what, times in sorted(counts.items()):
         print(f"{times:5} {what}")
-    print(f"{sum(found.values())} kills, nothing left behind (seed {seed})")
+    print(f"{sum(counts.values())} kills, nothing left behind (seed {seed})")
     return 0

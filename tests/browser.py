@@ -90,7 +90,7 @@ class Browser:
             "return [...document.querySelectorAll(arguments[0])]"
             ".filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())"
         )
-        return [str(one) for one in self.run(script, selector)]
+        return [str(text) for text in self.run(script, selector)]
 
     def focused(self) -> WebElement:
         """Return the element that has the focus."""

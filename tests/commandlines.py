@@ -86,10 +86,10 @@ def commands_of(line: str) -> list[list[str]]:
 def module_of(script: str) -> str:
     """Return the module that a script runs; WrongLine if there is no such script."""
     file = paths.LAB / "scripts" / script
-    found = re.search(r"-m (wallab\.[\w.]+)", file.read_text()) if file.is_file() else None
-    if found is None:
+    match = re.search(r"-m (wallab\.[\w.]+)", file.read_text()) if file.is_file() else None
+    if match is None:
         raise WrongLine(f"there is no scripts/{script}")
-    return found[1]
+    return match[1]
 
 
 def _read(command: click.Command, name: str, words: list[str]) -> None:

@@ -80,11 +80,11 @@ def plugin(drive_build: Path, sanitizers: list[str]) -> Path:
     """The drive as a plugin of nbdkit, where it could be built."""
     if shutil.which("nbdkit") is None:
         pytest.skip("no nbdkit")
-    found = drive_build / "nbdkit-waldrive.so"
-    if not found.exists():
+    file = drive_build / "nbdkit-waldrive.so"
+    if not file.exists():
         pytest.skip("no headers of nbdkit (nbdkit-plugin-dev)")
-    assert bool(nbdserver.loading(found)) == bool(sanitizers)
-    return found
+    assert bool(nbdserver.loading(file)) == bool(sanitizers)
+    return file
 
 
 @pytest.fixture(scope="session")

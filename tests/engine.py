@@ -92,8 +92,8 @@ def namespace(environment: dict[str, str]) -> Iterator[list[str]]:
     finally:
         process.end_group(first)
         with contextlib.suppress(psutil.Error):
-            for one in inside:
-                one.wait(60)
+            for member in inside:
+                member.wait(60)
 
 
 def _groups() -> set[Path]:
@@ -211,9 +211,9 @@ def _own_podman() -> Iterator[Engine]:
     with _folders("podman") as (home, run), namespace(environment) as enter:
         _configure_podman(home, run, environment)
         engine = Engine("podman", [*enter, "podman"], environment)
-        told = engine.call("info", patience=120)
-        if told.returncode:
-            pytest.skip(f"podman does not run here: {told.stderr.strip()[-300:]}")
+        info = engine.call("info", patience=120)
+        if info.returncode:
+            pytest.skip(f"podman does not run here: {info.stderr.strip()[-300:]}")
         yield engine
 
 

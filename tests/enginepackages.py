@@ -85,9 +85,9 @@ def environment(packages: Path) -> dict[str, str]:
         for folder in sorted(packages.glob(pattern))
     ]
     path = os.environ.get("PATH", os.defpath)
-    found = {**os.environ, "PATH": ":".join([*programs, path, "/usr/sbin", "/sbin"])}
+    variables = {**os.environ, "PATH": ":".join([*programs, path, "/usr/sbin", "/sbin"])}
     if libraries:
-        found["LD_LIBRARY_PATH"] = ":".join(libraries)
+        variables["LD_LIBRARY_PATH"] = ":".join(libraries)
     if (scripts := packages / "usr/share/debootstrap").exists():
-        found["DEBOOTSTRAP_DIR"] = str(scripts)
-    return found
+        variables["DEBOOTSTRAP_DIR"] = str(scripts)
+    return variables

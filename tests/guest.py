@@ -63,12 +63,12 @@ class Guest:
         except TimeoutError:
             answer = b""
         if not answer:
-            said = self._console.read_text(errors="replace") if self._console.exists() else ""
-            raise GuestError(f"the guest does not answer; its console: {said[-3000:]}")
-        found = json.loads(answer)
-        if "error" in found:
-            raise GuestError(found["error"])
-        return found["result"]
+            console = self._console.read_text(errors="replace") if self._console.exists() else ""
+            raise GuestError(f"the guest does not answer; its console: {console[-3000:]}")
+        reply = json.loads(answer)
+        if "error" in reply:
+            raise GuestError(reply["error"])
+        return reply["result"]
 
     def ask(self, verb: str, *arguments: str) -> Any:
         """Have the agent do something (tests/guestagent.py), and return what it says."""

@@ -49,8 +49,8 @@ class Agent:
     def state(self, name: str) -> list[str]:
         """Read a disk's cache, and the kernel's belief, as the lab does."""
         disk = blockdevice.describe(Path("/sys/block", name).resolve())
-        found = cacheswitch.state(disk)
-        return [found.drive, found.kernel]
+        cache = cacheswitch.state(disk)
+        return [cache.drive, cache.kernel]
 
     def open(self, directory: str) -> None:
         """Take the device under a directory."""

@@ -37,8 +37,8 @@ def _run(command: Sequence[str | Path], folder: Path) -> str:
             command, cwd=folder, capture_output=True, text=True, timeout=_SLOW, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip()
-        raise NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {said[-300:]}") from None
+        message = str(getattr(error, "stderr", None) or error).strip()
+        raise NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {message[-300:]}") from None
     return done.stdout
 
 
@@ -71,7 +71,7 @@ def fetch() -> Path:
         (chosen / "modules").mkdir(parents=True)
         (kernel,) = unpacked.glob("boot/vmlinuz-*")
         shutil.copyfile(kernel, chosen / "vmlinuz")
-        busybox = next(one for one in unpacked.rglob("bin/busybox") if not one.is_symlink())
+        busybox = next(file for file in unpacked.rglob("bin/busybox") if not file.is_symlink())
         shutil.copyfile(busybox, chosen / "busybox")
         order = _copy_modules(unpacked, chosen / "modules")
         (chosen / "order").write_text("\n".join(order) + "\n")
@@ -96,9 +96,9 @@ def _copy_modules(unpacked: Path, target: Path) -> list[str]:
         if files[name].suffix == ".xz":
             data = lzma.decompress(data)
         depends = re.search(rb"\0depends=([^\0]*)\0", data)
-        for one in depends[1].decode().split(",") if depends else []:
-            if one:
-                add(one.replace("-", "_"))
+        for dependency in depends[1].decode().split(",") if depends else []:
+            if dependency:
+                add(dependency.replace("-", "_"))
         (target / f"{name}.ko").write_bytes(data)
         order.append(name)
 

@@ -70,8 +70,8 @@ def _bootstrapped() -> Path:
         ):
             code = child.wait(1800)
         if code:
-            said = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
-            pytest.skip(f"there is no base image, and debootstrap fails: {' '.join(said)}")
+            ending = Path(log.name).read_text(errors="replace").strip().splitlines()[-1:]
+            pytest.skip(f"there is no base image, and debootstrap fails: {' '.join(ending)}")
         (root / "etc/dpkg/dpkg.cfg.d/docker").write_text(DPKG)
         (root / "etc/apt/apt.conf.d/docker").write_text(APT)
         (root / "etc/apt/sources.list").write_text(SOURCES)

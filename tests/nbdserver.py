@@ -53,6 +53,6 @@ def serving(plugin: Path, folder: Path, *settings: str) -> Iterator[DriveControl
             yield control
     finally:
         server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=PATIENCE)
-    assert server.returncode == 0, said
+        _, errors = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 0, errors
     assert not (folder / "control").exists()

@@ -32,12 +32,12 @@ class SmallRun(NamedTuple):
 
 def run_small(text: str, home: Path, *options: str | Path, enter: Sequence[str] = ()) -> SmallRun:
     """Run the preset smoke of the text's experiment in `home`; `enter` goes before the command."""
-    found = re.search(r"^\[experiment\.(\w+)\]$", text, re.MULTILINE)
-    assert found
+    match = re.search(r"^\[experiment\.(\w+)\]$", text, re.MULTILINE)
+    assert match
     file, folder = home / "matrix.toml", home / "out"
     file.write_text(text)
     result = subprocess.run(
-        [*enter, paths.LAB / "scripts" / "run-matrix", found[1], "--preset", "smoke",
+        [*enter, paths.LAB / "scripts" / "run-matrix", match[1], "--preset", "smoke",
          "--matrix", file, "--output", folder, *options],
         capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip

@@ -54,8 +54,8 @@ def made(tmp_path: Path, plan: Manifest) -> Made:
         folder.mkdir()
         jsonfile.save(folder / "manifest.json", plan)
         file = SampleFile(folder / "samples.jsonl")
-        for one in samples(rates, rounds, len(name), template):
-            file.append(one)
+        for sample in samples(rates, rounds, len(name), template):
+            file.append(sample)
         return folder
 
     return make
@@ -64,7 +64,7 @@ def made(tmp_path: Path, plan: Manifest) -> Made:
 def tabulated(*arguments: str | Path) -> tuple[int, str, str]:
     """Run the command in this process; exit code, output, messages."""
     result = CliRunner().invoke(
-        tabulate.command, [str(one) for one in arguments], standalone_mode=False
+        tabulate.command, [str(argument) for argument in arguments], standalone_mode=False
     )
     code = 2 if result.exception else result.return_value
     return code, result.stdout, result.stderr + str(result.exception or "")
@@ -136,19 +136,19 @@ def test_gate_does_not_pass_what_was_not_run(made: Made) -> None:
 def test_formats_say_the_same_twice(made: Made) -> None:
     old, new = made("old", [100, 200, 50]), made("newer", [100, 180, 50])
     for kind in versus.FORMATS:
-        shown = tabulated(new, "--against", old, "--format", kind)
-        assert shown == tabulated(new, "--against", old, "--format", kind)
-        assert "slower" in shown[1]
-    assert len(json.loads(shown[1])["pairs"]) == 3
+        result = tabulated(new, "--against", old, "--format", kind)
+        assert result == tabulated(new, "--against", old, "--format", kind)
+        assert "slower" in result[1]
+    assert len(json.loads(result[1])["pairs"]) == 3
 
 
 def test_what_only_one_run_has_is_named(plan: Manifest, made: Made) -> None:
     ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
-    fewer = [one for one in ours if one.cell["sync"] != "fsync"]
-    found = against.compare((plan, ours), (plan, fewer))
-    assert [cell["sync"] for cell in found.alone] == ["fsync"]
-    assert len(found.pairs) == 2
-    assert found.differing == ()
+    fewer = [sample for sample in ours if sample.cell["sync"] != "fsync"]
+    comparison = against.compare((plan, ours), (plan, fewer))
+    assert [cell["sync"] for cell in comparison.alone] == ["fsync"]
+    assert len(comparison.pairs) == 2
+    assert comparison.differing == ()
 
 
 def test_another_lab_is_named(plan: Manifest, made: Made) -> None:
@@ -166,13 +166,13 @@ def test_another_lab_is_named(plan: Manifest, made: Made) -> None:
 
 def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
     ours = SampleFile(made("old", [100, 200, 50]) / "samples.jsonl").read()
-    second = [msgspec.structs.replace(one, control=True) for one in ours]
-    found = against.compare((plan, [*ours, *second]), (plan, ours))
-    assert {pair.comparison.rounds for pair in found.pairs} == {8}
+    second = [msgspec.structs.replace(sample, control=True) for sample in ours]
+    comparison = against.compare((plan, [*ours, *second]), (plan, ours))
+    assert {pair.comparison.rounds for pair in comparison.pairs} == {8}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--fail-if-slower", "3"], "needs the run to compare with"),
         (["--rows", "colour"], "no axis “colour”; the run has variant, write_cache, sync"),
@@ -183,10 +183,10 @@ def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
         (["--allow-few-rounds"], "is for --fail-if-slower"),
     ],
 )
-def test_wrong_arguments(made: Made, arguments: list[str], said: str) -> None:
+def test_wrong_arguments(made: Made, arguments: list[str], message: str) -> None:
     code, output, errors = tabulated(made("old", [100, 200, 50]), *arguments)
     assert (code, output) == (2, "")
-    assert said in errors
+    assert message in errors
 
 
 def test_rows_columns_and_value(made: Made) -> None:
@@ -204,11 +204,11 @@ def test_control_is_shown(plan: Manifest, made: Made) -> None:
     folder = made("old", [100, 200, 50])
     file = SampleFile(folder / "samples.jsonl")
     cell = {"variant": "both", "write_cache": "off", "sync": "open_direct"}
-    for one in file.read():
-        if one.cell == cell and one.figures:
-            figures = msgspec.structs.replace(one.figures, tps=one.figures.tps * 1.001)
-            file.append(msgspec.structs.replace(one, control=True, figures=figures))
+    for sample in file.read():
+        if sample.cell == cell and sample.figures:
+            figures = msgspec.structs.replace(sample.figures, tps=sample.figures.tps * 1.001)
+            file.append(msgspec.structs.replace(sample, control=True, figures=figures))
     preset = msgspec.structs.replace(plan.preset, control=cell)
     jsonfile.save(folder / "manifest.json", msgspec.structs.replace(plan, preset=preset))
-    said = tabulated(folder)[1]
-    assert "A/A control: both, off, open_direct under two names, ratio 1.001 (1.001 to" in said
+    output = tabulated(folder)[1]
+    assert "A/A control: both, off, open_direct under two names, ratio 1.001 (1.001 to" in output

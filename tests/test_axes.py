@@ -60,7 +60,7 @@ only = [
 
 
 @pytest.mark.parametrize(
-    ("axis", "value", "said"),
+    ("axis", "value", "message"),
     [
         ("variant", "bath", "unknown value “bath”; expected one of stock"),
         ("write_cache", "maybe", "expected one of off, on"),
@@ -80,8 +80,8 @@ only = [
         ("clients", "1.5", "a whole number of at least 1"),
     ],
 )
-def test_value_that_an_axis_does_not_have(axis: str, value: str, said: str) -> None:
-    with pytest.raises(LabError, match=said):
+def test_value_that_an_axis_does_not_have(axis: str, value: str, message: str) -> None:
+    with pytest.raises(LabError, match=message):
         axes.find(axis).check(value)
 
 
@@ -160,7 +160,7 @@ def test_axes_are_set_read_back_and_na_with_the_reason(tmp_path: Path) -> None:
     for sample in samples:
         assert sample.read_back == sample.cell
         assert sample.drive["data"].counters["writes"] > 0
-    lacking = {one.reason for one in ran.plan.not_applicable}
+    lacking = {cell.reason for cell in ran.plan.not_applicable}
     assert "the server does not take io_method = nonsense" in lacking
     assert any(reason.startswith("this machine has ") for reason in lacking)
     for reason in lacking:
@@ -280,8 +280,10 @@ def test_every_axis_is_read_back_and_put_back_after_a_kill(tmp_path: Path) -> No
     child.wait(60)
     sample = samples.read()[0]
     assert sample.error == ""
-    told = {axis: value for axis, value in sample.cell.items() if axis not in TOLD_BY_OTHER_FIELDS}
-    assert sample.read_back == told
+    expected = {
+        axis: value for axis, value in sample.cell.items() if axis not in TOLD_BY_OTHER_FIELDS
+    }
+    assert sample.read_back == expected
     assert set(manifest.load(folder).builds) == {"18/both"}
     assert sample.figures is not None
     assert sample.figures.transactions == 10

@@ -70,9 +70,9 @@ def test_each_step_builds_what_changed(tmp_path: Path, variants: Variants) -> No
     ]
     assert cost.differing is None
     assert cost.all_cold == cost.steps[0].seconds + cost.steps[1].seconds
-    shown = buildcost.text(cost)
-    assert "direct-io.patch edited" in shown
-    assert "direct-io, both" in shown
+    table = buildcost.text(cost)
+    assert "direct-io.patch edited" in table
+    assert "direct-io, both" in table
 
 
 def test_two_builds_differ_in_their_times_only(tmp_path: Path, variants: Variants) -> None:
@@ -130,32 +130,32 @@ def test_patch_without_such_code_is_refused() -> None:
 
 
 def test_trees_are_compared_by_all_that_counts(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    (one / "lib").mkdir(parents=True)
-    (one / "lib" / "x.so.1").write_bytes(b"code")
-    (one / "lib" / "x.so").symlink_to("x.so.1")
-    jsonfile.save(one / "build.json", {"key": "k", "seconds": 1.0, "built": "now"})
-    shutil.copytree(one, other, symlinks=True)
+    server, other = tmp_path / "one", tmp_path / "other"
+    (server / "lib").mkdir(parents=True)
+    (server / "lib" / "x.so.1").write_bytes(b"code")
+    (server / "lib" / "x.so").symlink_to("x.so.1")
+    jsonfile.save(server / "build.json", {"key": "k", "seconds": 1.0, "built": "now"})
+    shutil.copytree(server, other, symlinks=True)
     jsonfile.save(other / "build.json", {"key": "k", "seconds": 2.0, "built": "then"})
     os.utime(other / "lib" / "x.so.1", (0, 0))
-    assert installed.differences(one, other) == ["build.json"]
-    assert installed.unexpected(one, other) == []
+    assert installed.differences(server, other) == ["build.json"]
+    assert installed.unexpected(server, other) == []
     (other / "lib" / "x.so").unlink()
     (other / "lib" / "x.so").symlink_to("x.so.2")
     (other / "lib" / "x.so.1").chmod(0o755)
     (other / "more").mkdir()
     jsonfile.save(other / "build.json", {"key": "other", "built": "then", "new": 1})
-    assert installed.unexpected(one, other) == [
+    assert installed.unexpected(server, other) == [
         "lib/x.so", "lib/x.so.1", "more", "build.json: key", "build.json: new"
     ]  # fmt: skip
 
 
 def test_command_tells_its_options() -> None:
-    said = subprocess.run(
+    usage = subprocess.run(
         [paths.LAB / ".venv/bin/python", paths.LAB / "benchmarks/build_cost.py", "--help"],
         capture_output=True,
         text=True,
         timeout=300,
         check=True,
     ).stdout
-    assert "--twice" in said
+    assert "--twice" in usage

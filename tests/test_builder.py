@@ -20,10 +20,10 @@ from wallab.servers.source import Source
 def test_every_variant_is_an_installed_server(servers: dict[str, Server]) -> None:
     assert set(servers) == set(series.read().variant)
     for server in servers.values():
-        shown = subprocess.run(
+        version = subprocess.run(
             [server.path / "bin" / "postgres", "--version"], capture_output=True, text=True
         ).stdout
-        assert server.build.version in shown
+        assert server.build.version in version
         # Programs find their libraries beside them, wherever the tree is.
         linked = subprocess.run(
             ["ldd", server.path / "bin" / "psql"], capture_output=True, text=True
@@ -62,7 +62,7 @@ def test_touched_patch_concerns_only_its_variants(
     source18: Source, servers: dict[str, Server], tmp_path: Path
 ) -> None:
     system = buildsystem.choose("auto", source18)
-    one = Builder(source18, system)
+    maker = Builder(source18, system)
     catalog = series.read()
     touched = tmp_path / "direct-io.patch"
     touched.write_text(f"A remark.\n{(paths.PATCHES / '18' / 'direct-io.patch').read_text()}")
@@ -72,7 +72,7 @@ def test_touched_patch_concerns_only_its_variants(
             Patch(p.name, touched) if p.name == "direct-io" else p
             for p in patches_of(catalog, name, source18)
         ]
-        if one.have(name, patches) is None:
+        if maker.have(name, patches) is None:
             stale.add(name)
     assert stale == {"direct-io", "both"}
 

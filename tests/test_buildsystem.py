@@ -33,7 +33,7 @@ def trees(tmp_path: Path) -> tuple[Path, Path]:
 
 def shares(source: Path, build: Path) -> list[float]:
     """The shares that a build by make shows."""
-    said = subprocess.run(
+    result = subprocess.run(
         ["make", "-C", build],
         capture_output=True,
         text=True,
@@ -42,8 +42,8 @@ def shares(source: Path, build: Path) -> list[float]:
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )
     progress = Autoconf(15).progress(source, build)
-    found = [progress(line) for line in said.stdout.splitlines()]
-    return [share for share in found if share is not None]
+    readings = [progress(line) for line in result.stdout.splitlines()]
+    return [share for share in readings if share is not None]
 
 
 def test_make_is_followed_file_by_file(trees: tuple[Path, Path]) -> None:

@@ -56,8 +56,8 @@ def test_switched_read_back_and_put_back(
     cacheswitch.set_to(disk, "off", "write through")
     assert bit.read_text().strip() == "0"
     assert cacheswitch.state(disk) == CacheState(disk.identity, disk.name, "off", "write through")
-    said = cacheswitch.put_back(before, machine.root)
-    assert said == f"put the write cache of {disk.name} back: on, write back"
+    message = cacheswitch.put_back(before, machine.root)
+    assert message == f"put the write cache of {disk.name} back: on, write back"
     assert cacheswitch.state(disk) == before
     calls = Path(f"{bit}.calls").read_text().splitlines()
     off, on = CALLS[kind]

@@ -101,11 +101,11 @@ def scratch(pid: int) -> list[Path]:
 
 def servers_below(folder: Path) -> list[int]:
     """The processes whose programs lie in the folder."""
-    found = []
-    for one in psutil.process_iter(["exe"]):
-        if (one.info["exe"] or "").startswith(f"{folder}/"):
-            found.append(one.pid)
-    return found
+    numbers = []
+    for candidate in psutil.process_iter(["exe"]):
+        if (candidate.info["exe"] or "").startswith(f"{folder}/"):
+            numbers.append(candidate.pid)
+    return numbers
 
 
 def test_failures_and_skips_are_told_and_kept(variant: Variant) -> None:
@@ -145,8 +145,8 @@ def test_wal_tests_run_with_each_method(variant: Variant, monkeypatch: pytest.Mo
     assert sorted(test.method or "" for test in result.tests) == sorted(result.methods)
     logs = checkresult.folder_of(variant[1]) / "logs" / "methods"
     for method in result.methods:
-        said = (logs / f"999_wal_probe.{method}.log").read_text()
-        assert f"# method: on {method}\n" in said
+        log = (logs / f"999_wal_probe.{method}.log").read_text()
+        assert f"# method: on {method}\n" in log
     assert scratch(os.getpid()) == []
 
 

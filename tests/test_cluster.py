@@ -25,9 +25,9 @@ def test_complaints_are_what_tells_of_an_error(
     monkeypatch.setattr(process, "own", lambda path: None)
     cluster = Cluster(tmp_path / "data", tmp_path / "wal", mock.Mock(folder=tmp_path))
     cluster.log.write_text(LOG)
-    said = cluster.complaints().split("; ")
-    assert [one.split()[0] for one in said] == ["PANIC:", "LOG:"]
-    assert "Input/output error" in said[0]
-    assert "was terminated by signal 6" in said[1]
+    complaints = cluster.complaints().split("; ")
+    assert [complaint.split()[0] for complaint in complaints] == ["PANIC:", "LOG:"]
+    assert "Input/output error" in complaints[0]
+    assert "was terminated by signal 6" in complaints[1]
     cluster.log.write_text("LOG:  database system is ready to accept connections\n")
     assert cluster.complaints() == ""

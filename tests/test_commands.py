@@ -35,7 +35,7 @@ def test_help_has_examples(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["bath"], "no variant “bath”; there are stock"),
         ([], "name a variant"),
@@ -45,15 +45,15 @@ def test_help_has_examples(command: str) -> None:
         (["both", "--nosuch"], "No such option"),
     ],
 )
-def test_build_variant_refuses(arguments: list[str], said: str) -> None:
+def test_build_variant_refuses(arguments: list[str], message: str) -> None:
     code, output, errors = lab("build-variant", *arguments)
     assert (code, output) == (2, "")
-    assert said in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nosuch"], "no experiment “nosuch”; there are thread"),
         (["thread", "--preset", "nosuch"], "no preset “nosuch”; it has full, quick, smoke"),
@@ -69,10 +69,10 @@ def test_build_variant_refuses(arguments: list[str], said: str) -> None:
         (["archive", "--resume", "example-quick"], "“archive”: the run to resume has its own"),
     ],
 )
-def test_run_matrix_refuses(arguments: list[str], said: str) -> None:
+def test_run_matrix_refuses(arguments: list[str], message: str) -> None:
     code, output, errors = lab("run-matrix", *arguments)
     assert (code, output) == (2, "")
-    assert said in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 

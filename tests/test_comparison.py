@@ -20,16 +20,16 @@ def logs(values: list[float]) -> list[float]:
 
 
 def test_welch_is_scipys() -> None:
-    found = comparison.welch(NEW, OLD)
+    result = comparison.welch(NEW, OLD)
     expected = stats.ttest_ind(logs(NEW), logs(OLD), equal_var=False)
     interval = expected.confidence_interval(0.95)
-    assert found is not None
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx(
+    assert result is not None
+    assert result.p == pytest.approx(expected.pvalue)
+    assert (result.low, result.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
-    assert found.ratio == pytest.approx(stats.gmean(NEW) / stats.gmean(OLD))
-    assert found.rounds == 5
+    assert result.ratio == pytest.approx(stats.gmean(NEW) / stats.gmean(OLD))
+    assert result.rounds == 5
 
 
 def test_paired_is_scipys_and_takes_shared_rounds_only() -> None:
@@ -38,13 +38,13 @@ def test_paired_is_scipys_and_takes_shared_rounds_only() -> None:
     shared = [1, 2, 5, 6]
     expected = stats.ttest_rel(logs([new[r] for r in shared]), logs([old[r] for r in shared]))
     interval = expected.confidence_interval(0.95)
-    found = comparison.paired(new, old)
-    assert found is not None
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx(
+    result = comparison.paired(new, old)
+    assert result is not None
+    assert result.p == pytest.approx(expected.pvalue)
+    assert (result.low, result.high) == pytest.approx(
         (math.exp(interval.low), math.exp(interval.high))
     )
-    assert found.rounds == 4
+    assert result.rounds == 4
 
 
 def test_without_rounds_or_rates() -> None:
@@ -76,7 +76,7 @@ def of(ratio: float, p: float | None, rounds: int) -> Comparison:
 
 
 def test_verdicts() -> None:
-    found = comparison.verdicts(
+    verdicts = comparison.verdicts(
         [
             of(1.2, 1e-6, 5),
             of(0.8, 1e-6, 5),
@@ -86,7 +86,7 @@ def test_verdicts() -> None:
             of(2, None, 1),
         ]
     )
-    assert found == ["faster", "slower", "no difference seen", "no difference seen",
+    assert verdicts == ["faster", "slower", "no difference seen", "no difference seen",
                      "too few rounds", "too few rounds"]  # fmt: skip
     # Alone, 0.039 is a verdict: what has too few rounds does not count among the comparisons.
     assert comparison.verdicts([of(0.9, 0.039, 9), of(0.1, 1e-9, 4)])[0] == "slower"
@@ -110,8 +110,8 @@ def test_sessions_that_do_not_differ(rounds: int) -> None:
     wrong = 0
     for _ in range(1000):
         new, old = session(source, SPREADS, rounds), session(source, SPREADS, rounds)
-        found = [comparison.welch(a, b) for a, b in zip(new, old, strict=True)]
-        judged = comparison.verdicts([one for one in found if one])
+        pairs = [comparison.welch(a, b) for a, b in zip(new, old, strict=True)]
+        judged = comparison.verdicts([pair for pair in pairs if pair])
         wrong += any(verdict in {"faster", "slower"} for verdict in judged)
     assert wrong <= 50
 
@@ -127,20 +127,20 @@ def test_cells_that_do_not_differ_within_a_session() -> None:
             while rounds < len(values) and not estimate.precise_enough(values[:rounds], 3):
                 rounds += 1
             kept.append(dict(enumerate(values[:rounds])))
-        found = comparison.paired(*kept)
-        assert found is not None
-        wrong += comparison.verdicts([found])[0] in {"faster", "slower"}
+        pair = comparison.paired(*kept)
+        assert pair is not None
+        wrong += comparison.verdicts([pair])[0] in {"faster", "slower"}
     assert wrong <= 50
 
 
 def test_a_difference_is_found() -> None:
     """A tenth slower in one of 18 cells, with 8 rounds at a spread of 2%: nearly always."""
     source = random.Random(4)
-    found = 0
+    hits = 0
     for _ in range(100):
         new, old = ([[100 * math.exp(source.gauss(0, 0.02)) for _ in range(8)]
                      for _ in range(18)] for _ in range(2))  # fmt: skip
         new[7] = [value * 0.9 for value in new[7]]
         pairs = [comparison.welch(a, b) for a, b in zip(new, old, strict=True)]
-        found += comparison.verdicts([one for one in pairs if one])[7] == "slower"
-    assert found >= 99
+        hits += comparison.verdicts([pair for pair in pairs if pair])[7] == "slower"
+    assert hits >= 99

@@ -85,8 +85,8 @@ def test_results_belong_to_the_folders_owner(
     (tmp_path / "run" / "samples.jsonl").write_text("")
     os.chown(tmp_path, 12345, 12346)
     entry.hand_results_over()
-    for one in (tmp_path / "run", tmp_path / "run" / "samples.jsonl"):
-        assert (one.stat().st_uid, one.stat().st_gid) == (12345, 12346)
+    for path in (tmp_path / "run", tmp_path / "run" / "samples.jsonl"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (12345, 12346)
 
 
 def test_command_gives_every_device() -> None:
@@ -155,10 +155,10 @@ def in_image(
 
 def ask(variant: str) -> Server:
     """What a command of the image does to have a variant's server."""
-    found = source.resolve(source.default("17"))
-    system = buildsystem.choose("auto", found)
-    patches = patches_of(series.read(), variant, found)
-    (server,) = builder.Builder(found, system).build({variant: patches})
+    tree = source.resolve(source.default("17"))
+    system = buildsystem.choose("auto", tree)
+    patches = patches_of(series.read(), variant, tree)
+    (server,) = builder.Builder(tree, system).build({variant: patches})
     return server
 
 

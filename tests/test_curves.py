@@ -54,16 +54,18 @@ def rate(sample: Sample, tps: float) -> Sample:
 
 def lines(drawing: str) -> dict[str, list[list[tuple[float, float]]]]:
     """Return role -> the points of its lines."""
-    found: dict[str, list[list[tuple[float, float]]]] = {}
-    for one in ElementTree.fromstring(drawing).iter(f"{SVG}polyline"):  # noqa: S314
-        points = [tuple(map(float, point.split(","))) for point in one.get("points", "").split()]
-        found.setdefault(one.get("class", ""), []).append(points)  # type: ignore[arg-type]
-    return found
+    by_role: dict[str, list[list[tuple[float, float]]]] = {}
+    for element in ElementTree.fromstring(drawing).iter(f"{SVG}polyline"):  # noqa: S314
+        points = [
+            tuple(map(float, point.split(","))) for point in element.get("points", "").split()
+        ]
+        by_role.setdefault(element.get("class", ""), []).append(points)  # type: ignore[arg-type]
+    return by_role
 
 
 def words(drawing: str) -> list[str]:
     """Return what is written in a drawing."""
-    return [one.text or "" for one in ElementTree.fromstring(drawing).iter(f"{SVG}text")]  # noqa: S314
+    return [element.text or "" for element in ElementTree.fromstring(drawing).iter(f"{SVG}text")]  # noqa: S314
 
 
 def test_scaling_is_relative_to_one_cpu(example: Results) -> None:
@@ -71,8 +73,8 @@ def test_scaling_is_relative_to_one_cpu(example: Results) -> None:
         faster = {"15": 0.5, "17": 0.75, "18": 1.0}[sample.cell["source"]]
         return rate(sample, 1000.0 * (1 + faster * (int(sample.cell["cpus"]) - 1)) + number)
 
-    found = results(example, "smp", "quick", scaled)
-    drawing = tabulation.render(found, "svg-curves")
+    run = results(example, "smp", "quick", scaled)
+    drawing = tabulation.render(run, "svg-curves")
     # A panel for each workload and scale, and in each a line for each source.
     assert len(lines(drawing)["stroke-accent"]) == 4
     for roles in ("stroke-accent", "stroke-mark", "stroke-transferred"):
@@ -90,12 +92,12 @@ def test_published_figures_are_drawn_beside(example: Results) -> None:
         slow = 9000.0 if sample.cell["read_ahead"] == "0" else 1000.0
         return msgspec.structs.replace(sample, values={"scan_ms": slow + number})
 
-    found = results(example, "read-ahead", "smoke", scanned)
-    drawing = tabulation.render(found, "svg-curves")
+    run = results(example, "read-ahead", "smoke", scanned)
+    drawing = tabulation.render(run, "svg-curves")
     (published,) = lines(drawing)["stroke-muted"]
     assert len(published) == 4
     assert "November 2013" in words(drawing)
-    assert 'id="curves"' in tabulation.render(found, "html")
+    assert 'id="curves"' in tabulation.render(run, "html")
 
 
 def test_ideal_is_drawn_once(example: Results) -> None:
@@ -104,16 +106,16 @@ def test_ideal_is_drawn_once(example: Results) -> None:
         values = {"tpm": ideal * 0.9 - number, "tpm_ideal": ideal}
         return msgspec.structs.replace(sample, values=values)
 
-    found = results(example, "archive", "quick", carried)
-    drawing = tabulation.render(found, "svg-curves")
+    run = results(example, "archive", "quick", carried)
+    drawing = tabulation.render(run, "svg-curves")
     assert words(drawing).count("ideal") == 1
     assert len(lines(drawing)["stroke-muted"]) == 1
-    shown = tabulation.render(found, "text")
+    page = tabulation.render(run, "text")
     # The source's own table, whose columns are others.
-    assert "direct I/O (direct_cp), by warehouses" in shown
-    assert "| 0.03 | 0.05 |  0.2 | 0.81 | 2.46 | 8.28" in shown
-    assert "| 98.1 |" in tabulation.render(found, "markdown")
-    assert "96.3" in tabulation.render(found, "html")
+    assert "direct I/O (direct_cp), by warehouses" in page
+    assert "| 0.03 | 0.05 |  0.2 | 0.81 | 2.46 | 8.28" in page
+    assert "| 98.1 |" in tabulation.render(run, "markdown")
+    assert "96.3" in tabulation.render(run, "html")
 
 
 def full(cell: Cell) -> float:
@@ -134,30 +136,30 @@ def filling(sample: Sample, number: int) -> Sample:
 
 
 def test_figures_over_time_are_where_the_table_has_the_cells(example: Results) -> None:
-    found = results(example, "file-systems", "quick", filling)
-    drawing = tabulation.render(found, "svg-time")
-    cells = len(found.plan.cells)
+    run = results(example, "file-systems", "quick", filling)
+    drawing = tabulation.render(run, "svg-time")
+    cells = len(run.plan.cells)
     assert len(lines(drawing)["stroke-accent"]) == len(lines(drawing)["stroke-mark"]) == 3 * cells
-    barred = sum(full(cell) < 10 for cell in found.plan.cells)
+    barred = sum(full(cell) < 10 for cell in run.plan.cells)
     assert 0 < barred < cells
     assert words(drawing).count("full after 3.0 s") == barred
-    shown = tabulation.render(found, "text")
-    assert "drive's cache full after, s" in shown
-    assert "3.0" in shown
-    assert 'id="time"' in tabulation.render(found, "html")
+    page = tabulation.render(run, "text")
+    assert "drive's cache full after, s" in page
+    assert "3.0" in page
+    assert 'id="time"' in tabulation.render(run, "html")
 
 
 def test_published_ratio_without_figures(example: Results) -> None:
-    found = results(example, "file-systems", "quick", filling)
+    run = results(example, "file-systems", "quick", filling)
     ratios = {
         cell.reference_relative
-        for row in found.table.rows
+        for row in run.table.rows
         for cell in row.cells
         if cell and row.head[:2] == ("tpcb-like", "raid-bbwc") and cell.cell["barriers"] == "on"
     }
     assert ratios == {0.4}
-    assert all(c.reference is None for row in found.table.rows for c in row.cells if c)
-    assert "2011, at worst" in tabulation.render(found, "text")
+    assert all(c.reference is None for row in run.table.rows for c in row.cells if c)
+    assert "2011, at worst" in tabulation.render(run, "text")
 
 
 def test_nothing_to_draw_is_said(example: Results, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_any_length(tmp_path: Path, archive: Path, length: int) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert (archive / "odd").read_bytes() == content(length)
     assert (archive / "odd").stat().st_mode & 0o777 == 0o640
-    assert [one.name for one in archive.iterdir()] == ["odd"]
+    assert [file.name for file in archive.iterdir()] == ["odd"]
 
 
 def test_reads_and_writes_past_the_cache_and_syncs_in_order(source: Path, archive: Path) -> None:
@@ -158,7 +158,9 @@ def test_what_is_no_regular_file_is_kept(source: Path, archive: Path) -> None:
 )
 def test_exit_codes(source: Path, archive: Path, arguments: tuple[str, ...], code: int) -> None:
     places = {"SOURCE": str(source), "ARCHIVE": str(archive)}
-    words = [re.sub("SOURCE|ARCHIVE", lambda found: places[found[0]], one) for one in arguments]
+    words = [
+        re.sub("SOURCE|ARCHIVE", lambda match: places[match[0]], argument) for argument in arguments
+    ]
     result = copy(*words)
     assert result.returncode == code
     assert result.stderr
@@ -220,7 +222,7 @@ def test_killed_at_any_call(source: Path, archive: Path, named: bool) -> None:
         again = () if target.exists() else ("-o", "/dev/null", *lacking)
         assert copy(source, target, strace=again).returncode == 0
         assert target.read_bytes() == source.read_bytes()
-        assert [one.name for one in archive.iterdir()] == ["copy"], (name, number)
+        assert [file.name for file in archive.iterdir()] == ["copy"], (name, number)
         target.unlink()
     assert seen == {False, True}
 
@@ -305,7 +307,7 @@ def test_full_disk(tmp_path: Path, source: Path) -> None:
             result = copy(source, drive.mount_point / "copy")
             assert result.returncode == 3
             assert "No space" in result.stderr
-            left = {one.name for one in drive.mount_point.iterdir()}
+            left = {file.name for file in drive.mount_point.iterdir()}
             assert left == {"filler"}
             filler.unlink()
             assert copy(source, drive.mount_point / "copy").returncode == 0

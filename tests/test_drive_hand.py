@@ -56,7 +56,7 @@ class Place:
     def close(self) -> None:
         """Take a drive away that a failed test has left, and end the namespace."""
         try:
-            if any(one.mount_point == self.folder for one in handdrive.every()):
+            if any(mounted.mount_point == self.folder for mounted in handdrive.every()):
                 self.drive("down")
         finally:
             process.end_group(self._holder)
@@ -65,7 +65,7 @@ class Place:
 def test_profiles_are_listed() -> None:
     listed = json.loads(drive("profiles", "--json"))
     assert sorted(listed) == sorted(file.stem for file in (paths.DRIVE / "profiles").glob("*.toml"))
-    assert all(said and "#" not in said for said in listed.values())
+    assert all(description and "#" not in description for description in listed.values())
     assert "raid-bbwc" in drive("profiles")
 
 
@@ -135,14 +135,14 @@ def test_a_trace_is_explained(place: Place, tmp_path: Path) -> None:
     place.drive("trace", str(trace))
     synced(place.files / "traced", "traced")
     place.drive("trace", "off")
-    found = json.loads(drive("explain", trace, "--json"))
-    writes = found["kinds"]["write"]
+    explanation = json.loads(drive("explain", trace, "--json"))
+    writes = explanation["kinds"]["write"]
     assert writes["requests"] > 0
     assert (writes["cached"], writes["failed"]) == (0, 0)
-    assert found["head_waited_s"] > 0
+    assert explanation["head_waited_s"] > 0
     lines = drive("explain", trace, "--csv").splitlines()
     assert lines[0].startswith("sequence,command,arrival")
-    requests = sum(kind["requests"] for kind in found["kinds"].values())
+    requests = sum(kind["requests"] for kind in explanation["kinds"].values())
     assert len(lines) == 1 + requests
     assert f"write   {writes['requests']:10}" in drive("explain", trace)
     assert "no trace of a drive" in drive("explain", Path(__file__), code=2)

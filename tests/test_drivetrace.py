@@ -43,18 +43,18 @@ def test_summed_up(tmp_path: Path) -> None:
     trace = drivetrace.read(file)
     assert trace.requests[0].flags == ("fua",)
     assert (trace.requests[0].sector, trace.requests[0].count) == (4096, 16)
-    found = drivetrace.summarize(trace)
-    assert found.seconds == pytest.approx(0.05)
-    assert found.head_waited_s == pytest.approx(0.018)
-    assert found.head_moved_s == pytest.approx(0.002)
-    assert found.revolutions_waited == pytest.approx(18 / 8)
-    assert found.revolutions_per_write == pytest.approx(12 / 8 / 2)
-    writes = found.kinds["write"]
+    summary = drivetrace.summarize(trace)
+    assert summary.seconds == pytest.approx(0.05)
+    assert summary.head_waited_s == pytest.approx(0.018)
+    assert summary.head_moved_s == pytest.approx(0.002)
+    assert summary.revolutions_waited == pytest.approx(18 / 8)
+    assert summary.revolutions_per_write == pytest.approx(12 / 8 / 2)
+    writes = summary.kinds["write"]
     assert (writes.requests, writes.merged, writes.fua, writes.failed) == (3, 1, 1, 0)
     assert writes.bytes == 3 * 8192
     assert (writes.mean_ms, writes.p99_ms, writes.max_ms) == (12, 16, 16)
-    assert found.kinds["read"].cached == 1
-    assert list(found.kinds) == ["read", "write", "flush", "destage"]
+    assert summary.kinds["read"].cached == 1
+    assert list(summary.kinds) == ["read", "write", "flush", "destage"]
 
 
 def test_what_is_no_trace(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ CELLS = 2000
 def test_interval_is_students() -> None:
     values = [100.0, 110.0, 123.0, 90.0, 101.5]
     low, high = stats.t.interval(0.95, 4, loc=statistics.fmean(values), scale=stats.sem(values))
-    found = estimate.estimate(values)
-    assert found.half_width is not None
-    assert math.isclose(found.mean - found.half_width, low)
-    assert math.isclose(found.mean + found.half_width, high)
+    result = estimate.estimate(values)
+    assert result.half_width is not None
+    assert math.isclose(result.mean - result.half_width, low)
+    assert math.isclose(result.mean + result.half_width, high)
     assert estimate.estimate([5.0]).half_width is None
 
 
 def covers(values: list[float], truth: float) -> bool:
     """Whether the interval of the values holds the truth."""
-    found = estimate.estimate(values)
-    assert found.half_width is not None
-    return abs(found.mean - truth) <= found.half_width
+    result = estimate.estimate(values)
+    assert result.half_width is not None
+    return abs(result.mean - truth) <= result.half_width
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 8, ROUNDS])

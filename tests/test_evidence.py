@@ -26,7 +26,7 @@ PAGED = Evidence(
 
 
 @pytest.mark.parametrize(
-    ("changes", "said", "unsaid"),
+    ("changes", "reason", "no_reason"),
     [
         ({}, "each commit waits 1.9 revolutions: page by page, 2.1 writes of 1 page", "share"),
         ({}, "heads: 85% waiting, 0% moving, 2% transferring", "time stamps"),
@@ -54,10 +54,10 @@ PAGED = Evidence(
          "no commit"),
     ],
 )  # fmt: skip
-def test_reasons(changes: dict[str, Any], said: str, unsaid: str) -> None:
-    found = "; ".join(evidence.explain(msgspec.structs.replace(PAGED, **changes)))
-    assert said in found
-    assert unsaid not in found
+def test_reasons(changes: dict[str, Any], reason: str, no_reason: str) -> None:
+    reasons = "; ".join(evidence.explain(msgspec.structs.replace(PAGED, **changes)))
+    assert reason in reasons
+    assert no_reason not in reasons
 
 
 def example(sync: str) -> list[Sample]:
@@ -68,17 +68,17 @@ def example(sync: str) -> list[Sample]:
 
 def test_sums_over_rounds() -> None:
     samples = example("open_datasync")
-    found = evidence.of(samples)
+    sums = evidence.of(samples)
     counters = [s.drive["wal"].counters for s in samples]
     transactions = sum(s.figures.transactions for s in samples if s.figures)
     assert len(samples) == 3
-    assert found.cache_hits == 0
-    assert found.head_waited_s == sum(c["rotate_ns"] for c in counters) / 1e9
-    assert found.revolutions_per_transaction == (
+    assert sums.cache_hits == 0
+    assert sums.head_waited_s == sum(c["rotate_ns"] for c in counters) / 1e9
+    assert sums.revolutions_per_transaction == (
         sum(c["revolutions_waited"] for c in counters) / transactions
     )
-    assert 1.5 < found.revolutions_per_transaction < 2.5
-    shares = evidence.shares_of_head(found)
+    assert 1.5 < sums.revolutions_per_transaction < 2.5
+    shares = evidence.shares_of_head(sums)
     assert shares is not None
     assert abs(sum(shares.values()) - 1) < 1e-9
     assert shares["waited"] > 0.8
@@ -87,13 +87,13 @@ def test_sums_over_rounds() -> None:
 def test_units_of_the_drive_are_known() -> None:
     plan = manifest.load(EXAMPLE)
     samples = SampleFile(EXAMPLE / SAMPLES).read()
-    one = summary.summarize(plan, samples, None)[1].evidence
+    single = summary.summarize(plan, samples, None)[1].evidence
     plan.drives = {"wal": plan.drives["wal"] | {"units": "4"}}
     four = summary.summarize(plan, samples, None)[1].evidence
-    assert one is not None
+    assert single is not None
     assert four is not None
-    assert (one.units, four.units) == (1, 4)
-    alone, shared = evidence.shares_of_head(one), evidence.shares_of_head(four)
+    assert (single.units, four.units) == (1, 4)
+    alone, shared = evidence.shares_of_head(single), evidence.shares_of_head(four)
     assert alone is not None
     assert shared is not None
     assert shared["waited"] == pytest.approx(alone["waited"] / 4)
@@ -102,10 +102,10 @@ def test_units_of_the_drive_are_known() -> None:
 def test_missing_counters_are_no_reason() -> None:
     """PostgreSQL 13 counts no writes; a real drive counts nothing."""
     samples = [msgspec.structs.replace(s, wal=None, drive={}) for s in example("fdatasync")]
-    found = evidence.of(samples)
-    assert found.writes_per_transaction is None
-    assert evidence.shares_of_head(found) is None
-    assert evidence.explain(found) == ()
+    without_counters = evidence.of(samples)
+    assert without_counters.writes_per_transaction is None
+    assert evidence.shares_of_head(without_counters) is None
+    assert evidence.explain(without_counters) == ()
     without_server = evidence.of(
         [msgspec.structs.replace(s, wal=None) for s in example("fdatasync")]
     )
@@ -123,7 +123,7 @@ def test_every_measured_cell_has_its_footnote() -> None:
     assert sum(map(len, rows.values())) == measured
     assert "1.9 revolutions: page by page" in dict(rows["direct io, off"])["open_datasync"]
     plain, marked = text.render(table), markdown.render(table)
-    for shown in (plain, marked):
-        assert "13 commits share a write of 24 pages" in " ".join(shown.split())
+    for page in (plain, marked):
+        assert "13 commits share a write of 24 pages" in " ".join(page.split())
     assert text.render(table) == plain
     assert "heads: % waiting" in plain

@@ -43,10 +43,10 @@ Latency (ms):
 
 
 def test_csv_of_bonnie() -> None:
-    found = bonnie.outcome(CSV, 90.0)
-    assert (found.figures.tps, found.figures.transactions) == (118.5, 1024)
-    assert found.figures.seconds == 90
-    assert found.values == pytest.approx(
+    outcome = bonnie.outcome(CSV, 90.0)
+    assert (outcome.figures.tps, outcome.figures.transactions) == (118.5, 1024)
+    assert outcome.figures.seconds == 90
+    assert outcome.values == pytest.approx(
         {
             "file_write_mb_s": 51234 * 1024 / 1e6,
             "file_rewrite_mb_s": 20480 * 1024 / 1e6,
@@ -66,14 +66,14 @@ def test_what_bonnie_could_not_tell() -> None:
 
 
 def test_report_of_sysbench() -> None:
-    found = sysbench.outcome(REPORT)
-    assert (found.figures.tps, found.figures.transactions) == (384.5, 769)
-    assert (found.figures.latency_ms, found.figures.seconds) == (20.55, 2.0)
-    assert found.values == pytest.approx(
+    outcome = sysbench.outcome(REPORT)
+    assert (outcome.figures.tps, outcome.figures.transactions) == (384.5, 769)
+    assert (outcome.figures.latency_ms, outcome.figures.seconds) == (20.55, 2.0)
+    assert outcome.values == pytest.approx(
         {"file_write_mb_s": 6.01 * 1.048576, "fsyncs_s": 15.5, "file_p95_ms": 61.03}
     )
-    assert found.series["rate"].seconds == (1.0, 2.0)
-    assert found.series["rate"].figures == (512.0, 256.0)
+    assert outcome.series["rate"].seconds == (1.0, 2.0)
+    assert outcome.series["rate"].figures == (512.0, 256.0)
 
 
 @pytest.mark.parametrize("lost", ["writes/s", "total time", "avg:", "95th"])
@@ -123,10 +123,10 @@ only = [
 @pytest.mark.usefixtures("servers")
 def test_programs_run_on_the_drive_and_are_looked_at_over_time(tmp_path: Path) -> None:
     ran = run_small(SMALL, tmp_path)
-    found = {(s.cell["workload"], s.cell["barriers"]): s for s in ran.samples}
+    samples = {(s.cell["workload"], s.cell["barriers"]): s for s in ran.samples}
     without_bonnie = bool(memorygroup.lacking())
-    assert len(found) == (4 if without_bonnie else 5)
-    for (workload, barriers), sample in found.items():
+    assert len(samples) == (4 if without_bonnie else 5)
+    for (workload, barriers), sample in samples.items():
         profile = sample.cell["profile"]
         assert sample.read_back == {"profile": profile, "barriers": barriers}
         # A battery keeps the cache in either case; what differs is whether the kernel flushes it.

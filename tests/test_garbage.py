@@ -54,7 +54,9 @@ scalars = st.one_of(
 )
 values = st.recursive(
     scalars,
-    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+    lambda value: (
+        st.lists(value, max_size=3) | st.dictionaries(st.text(max_size=5), value, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -114,24 +116,24 @@ def read_samples(file: Path, content: bytes) -> list[Sample] | None:
     try:
         return SampleFile(file).read()
     except LabError as error:
-        said = str(error)
-    assert f"{file}, line " in said
+        message = str(error)
+    assert f"{file}, line " in message
     return None
 
 
 @modest
 @given(st.binary(max_size=200))
 def test_samples_of_any_bytes(tmp_path: Path, content: bytes) -> None:
-    found = read_samples(tmp_path / "samples.jsonl", content)
-    assert found in (None, [])
+    samples = read_samples(tmp_path / "samples.jsonl", content)
+    assert samples in (None, [])
 
 
 @modest
 @given(replaced(json.loads(SAMPLE)))
 def test_samples_with_anything_in_them(tmp_path: Path, data: Any) -> None:
     line = json.dumps(data)
-    found = read_samples(tmp_path / "samples.jsonl", f"{SAMPLE}\n{line}\n{SAMPLE}\n".encode())
-    assert found is None or len(found) == 3
+    samples = read_samples(tmp_path / "samples.jsonl", f"{SAMPLE}\n{line}\n{SAMPLE}\n".encode())
+    assert samples is None or len(samples) == 3
 
 
 @modest
@@ -139,10 +141,10 @@ def test_samples_with_anything_in_them(tmp_path: Path, data: Any) -> None:
 def test_samples_cut_anywhere(tmp_path: Path, place: int) -> None:
     file = tmp_path / "samples.jsonl"
     whole = f"{SAMPLE}\n".encode()
-    found = read_samples(file, whole + SAMPLE.encode()[:place])
+    samples = read_samples(file, whole + SAMPLE.encode()[:place])
     # Cut just before its end of line the second sample is whole, but was never acknowledged.
-    assert found is not None
-    assert len(found) == (2 if place == len(SAMPLE.encode()) else 1)
+    assert samples is not None
+    assert len(samples) == (2 if place == len(SAMPLE.encode()) else 1)
     assert SampleFile(file).set_aside_damaged_end() == (place > 0)
     assert file.read_bytes() == whole
 
@@ -165,17 +167,17 @@ def read_toml(read: Any, file: Path, content: str) -> Any:
     try:
         return read(file)
     except LabError as error:
-        said = str(error)
-    assert str(file) in said
+        message = str(error)
+    assert str(file) in message
     return None
 
 
 @modest
 @given(mangled(MATRIX))
 def test_matrix_mangled(tmp_path: Path, content: str) -> None:
-    found = read_toml(matrix.read, tmp_path / "matrix.toml", content)
-    if found is not None:
-        for experiment in found.experiment.values():
+    document = read_toml(matrix.read, tmp_path / "matrix.toml", content)
+    if document is not None:
+        for experiment in document.experiment.values():
             for preset in experiment.preset.values():
                 assert all(cell.keys() == experiment.axes.keys()
                            for cell in matrix.cells(experiment, preset))  # fmt: skip
@@ -184,12 +186,12 @@ def test_matrix_mangled(tmp_path: Path, content: str) -> None:
 @modest
 @given(mangled(SERIES))
 def test_series_mangled(tmp_path: Path, content: str) -> None:
-    for folder in (one for one in paths.PATCHES.iterdir() if one.is_dir()):
+    for folder in (path for path in paths.PATCHES.iterdir() if path.is_dir()):
         if not (tmp_path / folder.name).exists():
             (tmp_path / folder.name).symlink_to(folder)
-    found = read_toml(series.read, tmp_path / "series.toml", content)
-    if found is not None:
-        assert found.variant.keys() <= tomllib.loads(content)["variant"].keys()
+    catalog = read_toml(series.read, tmp_path / "series.toml", content)
+    if catalog is not None:
+        assert catalog.variant.keys() <= tomllib.loads(content)["variant"].keys()
 
 
 @modest

@@ -101,10 +101,10 @@ def bench(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Be
 
 
 def test_kinds_of_disks(bench: Bench) -> None:
-    found = {disk["name"]: disk for disk in bench.guest.ask("disks")}
-    kinds = {name: found[bench.names[name]]["kind"] for name in bench.names}
+    disks = {disk["name"]: disk for disk in bench.guest.ask("disks")}
+    kinds = {name: disks[bench.names[name]]["kind"] for name in bench.names}
     assert kinds == {name: "virtio" if name == "virtio-fixed" else name for name in kinds}
-    controllers = {name: found[bench.names[name]]["controller"] for name in ("ata", "scsi", "raid")}
+    controllers = {name: disks[bench.names[name]]["controller"] for name in ("ata", "scsi", "raid")}
     assert controllers == {"ata": "ata_piix", "scsi": "virtio_scsi", "raid": "megaraid_sas"}
 
 
@@ -121,20 +121,20 @@ def test_drive_sees_what_was_switched(bench: Bench, disk: str) -> None:
             bench.guest.ask("sync", directory)
 
         for state in ("off", "on", "on-unflushed", "off", "on"):
-            found = bench.guest.ask("set", directory, state)
+            cache = bench.guest.ask("set", directory, state)
             counters = bench.counted(sync, disk)
             assert counters["writes"] > 0
             if state == "off":
-                assert found == {"drive": "off", "kernel": "write through"}
+                assert cache == {"drive": "off", "kernel": "write through"}
                 assert off in bench.guest.run(*command)
                 assert (counters["flushes"], counters["fua_writes"]) == (0, counters["writes"])
             elif state == "on":
-                assert found == {"drive": "on", "kernel": "write back"}
+                assert cache == {"drive": "on", "kernel": "write back"}
                 assert on in bench.guest.run(*command)
                 assert counters["flushes"] > 0
                 assert counters["fua_writes"] < counters["writes"]
             else:
-                assert found == {"drive": "on", "kernel": "write through"}
+                assert cache == {"drive": "on", "kernel": "write through"}
                 assert on in bench.guest.run(*command)
                 assert (counters["flushes"], counters["fua_writes"]) == (0, 0)
         bench.guest.ask("set", directory, "off")
@@ -163,10 +163,10 @@ def test_put_back_after_a_kill(bench: Bench) -> None:
         for disk, directory in directories.items():
             assert bench.guest.ask("state", bench.names[disk]) == ["off", "write through"]
             assert len(bench.guest.run("ls", directory).split()) == 2
-        said = bench.guest.run(sys.executable, "-m", "wallab.command.drive", "restore")
+        output = bench.guest.run(sys.executable, "-m", "wallab.command.drive", "restore")
         for disk, directory in directories.items():
             name = bench.names[disk]
-            assert f"put the write cache of {name} back: on, write back" in said
+            assert f"put the write cache of {name} back: on, write back" in output
             assert bench.guest.ask("state", name) == ["on", "write back"]
             command, _, on = SHOWN[disk]
             assert on in bench.guest.run(*(word.format(name) for word in command))
@@ -253,10 +253,10 @@ def test_disks_below_a_volume(
     disks = "ata", "scsi"
     with volume(bench, disks) as device, bench.opened("volume", device) as directory:
         for state, flushed in (("off", False), ("on-unflushed", False), ("on", True)):
-            found = bench.guest.ask("set", directory, state)
-            assert found["drive"] == ("off" if state == "off" else "on")
+            cache = bench.guest.ask("set", directory, state)
+            assert cache["drive"] == ("off" if state == "off" else "on")
             for disk in disks:
-                assert bench.guest.ask("state", bench.names[disk])[0] == found["drive"]
+                assert bench.guest.ask("state", bench.names[disk])[0] == cache["drive"]
             counters = bench.counted(lambda: bench.guest.ask("sync", directory), *disks)
             assert (counters["flushes"] > 0) == flushed
             assert (counters["fua_writes"] == counters["writes"]) == (state == "off")

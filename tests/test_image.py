@@ -130,45 +130,45 @@ def docker(
     servers: dict[str, Server], source18: Source, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
     """Docker with the image in it; it was built with what this machine has compiled before."""
-    with engine("docker") as found:
-        imagebase.provide_base(found)
-        imagebase.provide_cache(found, source18, tmp_path_factory.mktemp("cache"))
+    with engine("docker") as docker:
+        imagebase.provide_base(docker)
+        imagebase.provide_cache(docker, source18, tmp_path_factory.mktemp("cache"))
         arguments = [
             "--build-arg", f"BASE={imagebase.BASE}", "--build-arg", f"CACHE={imagebase.CACHE}",
         ]  # fmt: skip
         # One's own engine is Debian's, which has BuildKit built in.
-        kit = {"DOCKER_BUILDKIT": "1"} if found.own else {}
-        with imagebase.served_wheels(found) as wheels:
+        kit = {"DOCKER_BUILDKIT": "1"} if docker.own else {}
+        with imagebase.served_wheels(docker) as wheels:
             for target in ("builder", "lab"):
-                build(found, target, *arguments, *wheels, **kit)
+                build(docker, target, *arguments, *wheels, **kit)
         try:
-            yield found
+            yield docker
         finally:
-            if not found.own:
+            if not docker.own:
                 names = (BUILDER, LAB, imagebase.BASE, imagebase.CACHE)
-                found.call("image", "rm", "--force", *names)
+                docker.call("image", "rm", "--force", *names)
 
 
 @pytest.fixture(scope="module")
 def podman(docker: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Podman with the same image."""
-    with engine("podman") as found:
-        imagebase.provide_base(found)
+    with engine("podman") as podman:
+        imagebase.provide_base(podman)
         for name in (BUILDER, LAB):
             file = tmp_path_factory.mktemp("image") / "image.tar"
             saved = docker.call("save", "--output", file, name)
             assert saved.returncode == 0, saved.stderr
-            loaded = found.call("load", "--input", file)
+            loaded = podman.call("load", "--input", file)
             assert loaded.returncode == 0, loaded.stderr
             file.unlink()
-        yield found
+        yield podman
 
 
 @pytest.fixture(scope="module", params=["docker", "podman"])
 def running(request: pytest.FixtureRequest) -> Engine:
     """Each engine, with the image in it."""
-    found: Engine = request.getfixturevalue(request.param)
-    return found
+    chosen: Engine = request.getfixturevalue(request.param)
+    return chosen
 
 
 @pytest.fixture
@@ -274,15 +274,15 @@ def test_stop_leaves_nothing(image: Image, shared: Path) -> None:
     number = started.stdout.strip()
 
     def runs() -> bool:
-        told = image.engine.call("inspect", "--format", "{{.State.Running}}", number)
-        return told.stdout.strip() == "true"
+        state = image.engine.call("inspect", "--format", "{{.State.Running}}", number)
+        return state.stdout.strip() == "true"
 
     try:
         wait_for_samples(shared, runs)
         stopped = image.engine.call("stop", "--time", "300", number)
         assert stopped.returncode == 0, stopped.stderr
-        shown = image.engine.call("inspect", "--format", "{{.State.ExitCode}}", number)
-        assert shown.stdout.strip() == "130", image.engine.call("logs", number).stderr
+        exit_code = image.engine.call("inspect", "--format", "{{.State.ExitCode}}", number)
+        assert exit_code.stdout.strip() == "130", image.engine.call("logs", number).stderr
         belongs(shared / "results", (12345, 12346))
         assert not loops()
     finally:
@@ -294,19 +294,19 @@ def test_interrupt_leaves_nothing(image: Image, shared: Path) -> None:
         try:
             wait_for_samples(shared, lambda: child.poll() is None)
             # As a terminal does it, to the engine's own program.
-            for one in psutil.Process(child.pid).children() or [psutil.Process(child.pid)]:
-                one.send_signal(signal.SIGINT)
-            _, said = child.communicate(timeout=300)
+            for client in psutil.Process(child.pid).children() or [psutil.Process(child.pid)]:
+                client.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=300)
         finally:
             child.kill()
-    assert child.returncode == 130, said
-    assert "interrupted" in said
+    assert child.returncode == 130, errors
+    assert "interrupted" in errors
     assert not loops()
 
 
 def test_power_cut(docker: Engine, shared: Path) -> None:
     chosen = ("variant=both", "write_cache=off", "sync=fdatasync", "filesystem=ext4")
-    cell = [word for one in chosen for word in ("--cells", one)]
+    cell = [word for choice in chosen for word in ("--cells", choice)]
     once = ("--matrix", "/matrix.toml", "--cuts", "1", "--fault", "kill-postmaster")
     command = ("power-cut", "tiny", *once, *cell)
     result = Image(docker, LAB).run(*RIGHTS, *volumes(shared), command=command)
@@ -378,6 +378,6 @@ def test_other_builders_build_it_too(name: str, request: pytest.FixtureRequest) 
 
 
 def test_version_of_image_is_told(image: Image) -> None:
-    shown = image.engine.call("inspect", "--format", "{{json .Config.Labels}}", image.name)
-    labels = jsonfile.loads(shown.stdout, dict[str, str])
+    result = image.engine.call("inspect", "--format", "{{json .Config.Labels}}", image.name)
+    labels = jsonfile.loads(result.stdout, dict[str, str])
     assert labels["org.opencontainers.image.licenses"] == "PostgreSQL"

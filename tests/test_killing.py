@@ -42,8 +42,8 @@ rounds = 3
 
 def test_drives_by_hand() -> None:
     with Work("kills") as work:
-        found = killing.drives(6, 20050722, work)
-    assert found.total() == 6
+        counts = killing.drives(6, 20050722, work)
+    assert counts.total() == 6
 
 
 @pytest.mark.usefixtures("servers")
@@ -51,7 +51,7 @@ def test_runs(tmp_path: Path) -> None:
     matrix = tmp_path / "matrix.toml"
     matrix.write_text(MATRIX)
     with Work("kills") as work:
-        found = killing.runs(
+        counts = killing.runs(
             2,
             20050722,
             ["killed", "--preset", "smoke"],
@@ -60,4 +60,4 @@ def test_runs(tmp_path: Path) -> None:
             work,
             within=12,
         )
-    assert found.total() == 2
+    assert counts.total() == 2

@@ -273,10 +273,10 @@ def test_a_failed_restore_is_kept_and_told() -> None:
         assert "sdz (naa.gone) is not here" in line
         assert ledger.dead() == [record]
         assert GONE in jsonfile.load(record, Record).owned
-        told = restore()
-        assert isinstance(told.exception, MachineError)
-        assert "nothing was left behind" not in told.output
-        assert str(record) in str(told.exception)
+        result = restore()
+        assert isinstance(result.exception, MachineError)
+        assert "nothing was left behind" not in result.output
+        assert str(record) in str(result.exception)
 
 
 def test_a_failed_restore_is_done_when_it_can_be(machine: FakeMachine, bit: Path) -> None:
@@ -417,11 +417,11 @@ def test_a_damaged_record_is_told_and_kept(damage: bytes | None, lasting: bool) 
     (line,) = ledger.clear_dead()
     assert line.startswith(f"{record} is damaged (")
     assert ledger.dead() == [record]
-    told = restore()
-    assert isinstance(told.exception, MachineError)
-    assert told.exception.exit_code == 3
-    assert "nothing was left behind" not in told.output
-    assert "is damaged" in told.stdout
+    result = restore()
+    assert isinstance(result.exception, MachineError)
+    assert result.exception.exit_code == 3
+    assert "nothing was left behind" not in result.output
+    assert "is damaged" in result.stdout
     assert record.exists()
 
 

@@ -39,7 +39,7 @@ def test_the_thread_stands_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("relative_to", "relativ_to", r"experiment\.thread: .*relativ_to"),
         ('"open_sync"', '"open_synk"', "axes.sync: unknown value “open_synk”; expected one of"),
@@ -65,9 +65,9 @@ def test_the_thread_stands_in_it() -> None:
         ("[experiment.thread]", "[experiment.thread", r"matrix\.toml: "),
     ],
 )
-def test_wrong_matrix(edit: Edit, old: str, new: str, said: str) -> None:
+def test_wrong_matrix(edit: Edit, old: str, new: str, message: str) -> None:
     file = edit(old, new)
-    with pytest.raises(LabError, match=said) as error:
+    with pytest.raises(LabError, match=message) as error:
         matrix.read(file)
     assert str(file) in str(error.value)
 

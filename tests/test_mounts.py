@@ -316,5 +316,5 @@ def test_a_table_without_a_source() -> None:
 
 def test_options_are_those_of_proc_mounts() -> None:
     lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    told = [(Path(mounts.unescape(words[1])), words[3]) for words in lines]
-    assert [(mount.point, ",".join(mount.all_options())) for mount in mounts.table()] == told
+    expected = [(Path(mounts.unescape(words[1])), words[3]) for words in lines]
+    assert [(mount.point, ",".join(mount.all_options())) for mount in mounts.table()] == expected

@@ -26,7 +26,7 @@ def postmaster(tmp_path: Path) -> Iterator[int]:
         os.close(opened)
     try:
         deadline = time.monotonic() + 60
-        while not any(one.name() == "sleep" for one in psutil.Process(parent.pid).children()):
+        while not any(child.name() == "sleep" for child in psutil.Process(parent.pid).children()):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         yield parent.pid
@@ -72,7 +72,7 @@ except PermissionError:
     print(open_flags({postmaster}, Path({str(tmp_path)!r})))
 """
     drop = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
-    said = subprocess.run(
+    result = subprocess.run(
         [*drop, sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
-    assert said.stdout == "{'O_SYNC': 1}\n", said.stderr
+    assert result.stdout == "{'O_SYNC': 1}\n", result.stderr

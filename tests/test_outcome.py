@@ -36,7 +36,7 @@ def end(body: str, *before: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "errors"),
     [
         ("return 1", 1, ""),
         ("raise LabError('do this instead')", 2, "test: do this instead\n"),
@@ -46,9 +46,9 @@ def end(body: str, *before: str) -> subprocess.CompletedProcess[str]:
         ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)", 130, "test: interrupted\n"),
     ],
 )
-def test_exit_codes(body: str, code: int, said: str) -> None:
+def test_exit_codes(body: str, code: int, errors: str) -> None:
     ended = end(body)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", said)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", errors)
 
 
 def test_a_fault_of_the_lab_is_no_failed_gate() -> None:

@@ -115,7 +115,7 @@ def test_from_patches_to_cells(tree18: Path, servers: dict[str, Server], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--patch", "/nonexistent.patch", "--name", "x"], "/nonexistent.patch: No such file"),
         (["--patch", "/dev/null", "--name", "both"], "the lab has that name itself"),
@@ -131,10 +131,10 @@ def test_from_patches_to_cells(tree18: Path, servers: dict[str, Server], tmp_pat
         (["both", "--suite", "regress"], "add --check"),
     ],
 )
-def test_refusals(arguments: list[str], said: str) -> None:
+def test_refusals(arguments: list[str], message: str) -> None:
     code, output, errors = lab("build-variant", *arguments)
     assert (code, output) == (2, "")
-    assert said in errors
+    assert message in errors
     assert "Traceback" not in errors
     assert find("x") is None
 
@@ -172,7 +172,7 @@ def test_kill_while_adding_leaves_the_earlier_one(build: Path, tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt), ownvariant.added("foo", "both", [file]):
         raise KeyboardInterrupt
     assert find("foo") == before
-    assert [one.name for one in (build / "variants").iterdir()] == ["foo"]
+    assert [variant.name for variant in (build / "variants").iterdir()] == ["foo"]
 
 
 def test_variants_do_not_stand_on_themselves(build: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_renames_deletions_and_empty_files_come_and_go(
     assert not (path / names[0]).exists()
     assert not (path / names[1]).exists()
     tree.restore()
-    left = {str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()}
+    left = {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
     assert left == set(names)
     for name in names:
         assert (path / name).read_bytes() == (tree18 / name).read_bytes()

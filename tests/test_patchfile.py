@@ -56,29 +56,29 @@ def given(tmp_path: Path, content: str | bytes, name: str = "v3-0001-foo.patch")
 
 
 def test_plain_diff(tmp_path: Path) -> None:
-    (one,) = patchfile.read(given(tmp_path, f"Dear all,\n\n{DIFF}\nRegards\n"))
-    assert (one.name, one.subject, one.text.decode()) == ("v3-0001-foo", "", DIFF)
+    (patch,) = patchfile.read(given(tmp_path, f"Dear all,\n\n{DIFF}\nRegards\n"))
+    assert (patch.name, patch.subject, patch.text.decode()) == ("v3-0001-foo", "", DIFF)
 
 
 def test_diff_without_prefix(tmp_path: Path) -> None:
     bare = DIFF.replace("a/src", "src").replace("b/src", "src")
-    (one,) = patchfile.read(given(tmp_path, bare))
-    assert one.text.decode() == DIFF
+    (patch,) = patchfile.read(given(tmp_path, bare))
+    assert patch.text.decode() == DIFF
     git = f"diff --git src/x.c src/x.c\nindex 1..2 100644\n{bare}"
-    (one,) = patchfile.read(given(tmp_path, git))
-    assert one.text.decode() == f"diff --git a/src/x.c b/src/x.c\nindex 1..2 100644\n{DIFF}"
+    (patch,) = patchfile.read(given(tmp_path, git))
+    assert patch.text.decode() == f"diff --git a/src/x.c b/src/x.c\nindex 1..2 100644\n{DIFF}"
 
 
 def test_diff_between_two_folders(tmp_path: Path) -> None:
     text = DIFF.replace("a/src", "postgresql-18.6.orig/src").replace("b/src", "postgresql-18.6/src")
-    (one,) = patchfile.read(given(tmp_path, text))
-    assert diff.touched(diff.read(one.text, ""), "") == [["src/x.c"]]
+    (patch,) = patchfile.read(given(tmp_path, text))
+    assert diff.touched(diff.read(patch.text, ""), "") == [["src/x.c"]]
 
 
 def test_compressed_and_with_dos_line_ends(tmp_path: Path) -> None:
     packed = gzip.compress(DIFF.replace("\n", "\r\n").encode())
-    (one,) = patchfile.read(given(tmp_path, packed, "foo.patch.gz"))
-    assert (one.name, one.text.decode()) == ("foo", DIFF)
+    (patch,) = patchfile.read(given(tmp_path, packed, "foo.patch.gz"))
+    assert (patch.name, patch.text.decode()) == ("foo", DIFF)
 
 
 @pytest.mark.parametrize("encoding", ["8bit", "quoted-printable", "base64"])
@@ -96,11 +96,11 @@ def test_mail(tmp_path: Path, encoding: str) -> None:
     ]
     if encoding == "base64":
         coded += "\n"
-    (one,) = patchfile.read(
+    (patch,) = patchfile.read(
         given(tmp_path, mail("[PATCH v3 1/1] Do foo", coded, *headers), "mail.txt")
     )
-    assert (one.subject, one.author) == ("Do foo", "Jörg <joerg@example.org>")
-    assert one.text.decode() == DIFF
+    assert (patch.subject, patch.author) == ("Do foo", "Jörg <joerg@example.org>")
+    assert patch.text.decode() == DIFF
 
 
 def test_mailbox_with_a_cover_letter(tmp_path: Path) -> None:
@@ -149,15 +149,15 @@ def test_file_that_comes_up_again_begins_another_patch(tmp_path: Path) -> None:
 
 def test_what_looks_like_a_header_inside_a_hunk_is_none() -> None:
     text = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- /../old\n+++ /../new\n context\n"
-    (one,) = diff.read(text.encode(), "")
-    assert (one.headers, one.hunks) == (["a/x.sql", "b/x.sql"], [1])
+    (file,) = diff.read(text.encode(), "")
+    assert (file.headers, file.hunks) == (["a/x.sql", "b/x.sql"], [1])
 
 
 BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nLc\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "is empty"),
         ("Dear all,\n", "holds no unified diff"),
@@ -193,24 +193,24 @@ BINARY = "diff --git a/x.png b/x.png\nindex 1..2\nGIT binary patch\nliteral 4\nL
         (b"\x1f\x8bnot gzip", "foo.patch: "),
     ],
 )
-def test_refusals(tmp_path: Path, content: str | bytes, said: str) -> None:
+def test_refusals(tmp_path: Path, content: str | bytes, message: str) -> None:
     file = given(tmp_path, content)
     with pytest.raises(LabError) as refusal:
         patchfile.read(file)
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
     assert str(file) in str(refusal.value)
 
 
 def test_carriage_return_within_a_line_ends_none() -> None:
     """git reads on, and so would apply what the lab took for text."""
     text = DIFF.replace("+zwei ö", "+zwei\rdiff --git a/y b/y\rnew file mode 120000")
-    (one,) = diff.read(text.encode(), "")
-    assert diff.with_prefix([one]) == text.encode()
+    (file,) = diff.read(text.encode(), "")
+    assert diff.with_prefix([file]) == text.encode()
 
 
 def test_header_alone_is_prose(tmp_path: Path) -> None:
-    (one,) = patchfile.read(given(tmp_path, f"diff --git a/y b/y\nindex 1..2 100644\n\n{DIFF}"))
-    assert one.text.decode() == DIFF
+    (patch,) = patchfile.read(given(tmp_path, f"diff --git a/y b/y\nindex 1..2 100644\n\n{DIFF}"))
+    assert patch.text.decode() == DIFF
 
 
 @pytest.mark.parametrize("damage", ["cut", "overwritten", "huge"])

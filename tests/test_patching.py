@@ -142,9 +142,9 @@ def test_patch_that_does_not_apply(tree: WorkTree, tree18: Path, tmp_path: Path)
     )
     with pytest.raises(LabError) as refusal:
         tree.apply([patch("baseline"), Patch("foo", bad)], "PostgreSQL 18 (the tree)")
-    said = str(refusal.value)
+    message = str(refusal.value)
     for part in ("foo", str(bad), "xlog.c, hunk 1", "PostgreSQL 18 (the tree)", "baseline applied"):
-        assert part in said
+        assert part in message
     assert content(tree.path) == content(tree18)
 
 

@@ -65,9 +65,9 @@ def inside(servers: Path, home: Path, command: list[str], folder: str) -> tuple[
     for path in (home / folder, home / folder / "log"):
         path.mkdir()
         process.own(path)
-    said = home / f"{folder}.log"
+    log = home / f"{folder}.log"
     mounts = [str(servers), str(home), str(paths.LAB / "tests")]
-    with said.open("wb") as output:
+    with log.open("wb") as output:
         child = process.spawn(
             ["unshare", *process.CONTAINER, "sh", "-eu", "-c", NAMESPACE, "sh", *mounts, *command],
             environment=environment,
@@ -80,7 +80,7 @@ def inside(servers: Path, home: Path, command: list[str], folder: str) -> tuple[
             code = -signal.SIGALRM
         finally:
             process.end_group(child)
-    return code, said.read_text(errors="replace")
+    return code, log.read_text(errors="replace")
 
 
 def takes_direct_io(folder: Path) -> bool:
@@ -111,7 +111,7 @@ def home(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     if reason := process.namespaces_refused(*process.CONTAINER, command=traced):
         pytest.skip(f"no namespaces or no strace here: {reason}")
     places = [tmp_path_factory.mktemp("perl"), paths.cache()]
-    place = next((one for one in places if takes_direct_io(one)), None)
+    place = next((folder for folder in places if takes_direct_io(folder)), None)
     if place is None:
         pytest.skip(f"neither {places[0]} nor {places[1]} takes O_DIRECT")
     with tempfile.TemporaryDirectory(prefix="perl-", dir=place) as name:
@@ -121,14 +121,14 @@ def home(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             process.own(path)
         initdb = ["initdb", "--no-sync", "--auth=trust", "--no-locale", "--encoding=UTF8",
                   "--wal-segsize=1", "-U", "wallab", "-D", "/mnt/home/template"]  # fmt: skip
-        code, said = inside(installed, home, initdb, "initdb")
-        assert code == 0, said
+        code, output = inside(installed, home, initdb, "initdb")
+        assert code == 0, output
         yield home
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_tap(installed: Path, home: Path, file: Path) -> None:
     prove = ["prove", "--norc", "--verbose", "--timer", f"/mnt/tests/t/{file.name}"]
-    code, said = inside(installed, home, prove, file.stem)
-    assert code == 0, said
-    assert "Result: PASS" in said
+    code, output = inside(installed, home, prove, file.stem)
+    assert code == 0, output
+    assert "Result: PASS" in output

@@ -20,8 +20,8 @@ def test_a_narrow_terminal_shows_everything(monkeypatch: pytest.MonkeyPatch) -> 
         work.update(0.42, NOTE, 400)
         work.line("round 2: both off fsync failed: no space")
     drawn = screen.getvalue()
-    for said in (TITLE, " 42%", "6 min 40 s left", NOTE, "failed: no space", "done in"):
-        assert said in drawn
+    for part in (TITLE, " 42%", "6 min 40 s left", NOTE, "failed: no space", "done in"):
+        assert part in drawn
 
 
 def test_without_a_terminal_lines_come_now_and_then(
@@ -30,7 +30,7 @@ def test_without_a_terminal_lines_come_now_and_then(
     monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.0)
     with Work(TITLE) as work:
         work.update(0.42, NOTE, 400)
-    begun, told, ended = capsys.readouterr().err.splitlines()
+    begun, update, ended = capsys.readouterr().err.splitlines()
     assert begun == f"{TITLE} …"
-    assert told == f"{TITLE}:  42%, 6 min 40 s left {NOTE}"
+    assert update == f"{TITLE}:  42%, 6 min 40 s left {NOTE}"
     assert ended.startswith(f"{TITLE}: done in ")

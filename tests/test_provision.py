@@ -8,7 +8,7 @@ from wallab.machine import provision
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "setup: interrupted; "),
         (provision.SetupError("as root, run: apt-get install x"), 3, "setup: as root, run: "),
@@ -20,7 +20,7 @@ def test_setup_ends_in_words(
     capsys: pytest.CaptureFixture[str],
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     def fail(groups: list[str]) -> None:
         raise error
@@ -28,4 +28,4 @@ def test_setup_ends_in_words(
     monkeypatch.setattr(provision, "install_packages", fail)
     monkeypatch.setattr(sys, "argv", ["scripts/setup", "--quiet"])
     assert provision.main() == code
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(message)

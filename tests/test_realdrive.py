@@ -68,9 +68,9 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def lasting(own_state: Path) -> Iterator[Ledger]:
     """A ledger that survives a reboot, closed afterwards with nothing left."""
-    one = Ledger.open(lasting=True)
-    yield one
-    one.close()
+    owned = Ledger.open(lasting=True)
+    yield owned
+    owned.close()
     assert list(own_state.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_folder_of_a_dead_run_goes(open_path: Path, own_state: Path) -> None:
     die_with(f"DirectoryDrive('wal', Path({str(open_path)!r}), Ledger.open(lasting=True))")
     assert len(list(open_path.iterdir())) == 2
     assert any("removed" in line for line in ledger.clear_dead())
-    assert [one.name for one in open_path.iterdir()] == ["mine"]
+    assert [file.name for file in open_path.iterdir()] == ["mine"]
     assert list(own_state.iterdir()) == []
 
 
@@ -182,8 +182,8 @@ def raid_volume(
     """A machine on which the place is on a controller's volume, where it is put back, too."""
     machine = machine_around(open_path, tmp_path / "machine", "8:32")
     machine.scsi("sdc", "8:32", "megaraid_sas", "LSI", "MR9361-8i", 2)
-    found = blockdevice.every_disk(machine.root)
-    monkeypatch.setattr(cacheswitch, "every_disk", lambda root: found)
+    disks = blockdevice.every_disk(machine.root)
+    monkeypatch.setattr(cacheswitch, "every_disk", lambda root: disks)
     return machine
 
 
@@ -196,8 +196,8 @@ def test_raid_volume_is_reported(
             assert drive.unavailable(state)
         assert "megaraid_sas" in drive.unavailable("off")
         assert drive.write_cache() == {"drive": "unknown", "kernel": "write back"}
-    said = realdrive.describe(open_path, machine.root)
-    assert said["sdc.controller"] == "megaraid_sas"
+    parameters = realdrive.describe(open_path, machine.root)
+    assert parameters["sdc.controller"] == "megaraid_sas"
 
 
 def test_device_is_one_runs_at_a_time(
@@ -253,7 +253,7 @@ SIMULATED = 'profile = "ata-2005"\nsize_mb = 512'
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (SIMULATED, 'kind = "device"', "drive.wal.directory: expected a directory"),
         (SIMULATED, f'{REAL}\nprofile = "ata-2005"', "drive.wal.profile: is for simulated"),
@@ -265,11 +265,11 @@ SIMULATED = 'profile = "ata-2005"\nsize_mb = 512'
         ('write_cache = "on"', 'write_cache = "as-is"', "drive.data.write_cache: a simulated"),
     ],
 )
-def test_wrong_drives_in_the_matrix(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_wrong_drives_in_the_matrix(tmp_path: Path, old: str, new: str, message: str) -> None:
     file = tmp_path / "matrix.toml"
     assert old in SMALL
     file.write_text(SMALL.replace(old, new, 1))
-    with pytest.raises(LabError, match=said):
+    with pytest.raises(LabError, match=message):
         matrix.read(file)
 
 
@@ -313,7 +313,7 @@ def test_cache_of_a_real_device(loop_directory: tuple[Path, Path], own_state: Pa
     owned.close()
     assert belief.read_text() == "write back\n"
     assert list(own_state.iterdir()) == []
-    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+    assert [path.name for path in directory.iterdir()] == ["lost+found"]
 
 
 def flushes_of_a_sync(drive: DeviceDrive) -> int:
@@ -335,7 +335,7 @@ def test_cache_is_put_back_after_a_kill(loop_directory: tuple[Path, Path]) -> No
     assert done.returncode == 0, done.stderr
     assert "put the write cache of loop" in done.stdout
     assert belief.read_text() == "write back\n"
-    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+    assert [path.name for path in directory.iterdir()] == ["lost+found"]
     assert "nothing was left behind" in run_lab("drive", "restore").stderr
 
 
@@ -352,14 +352,14 @@ def test_run_on_a_device(loop_directory: tuple[Path, Path], tmp_path: Path) -> N
     directory, belief = loop_directory
     ran = run_small(SMALL, tmp_path, "--drive", "device", "--directory", directory)
     assert "is a loop device, which has no cache of its own" in ran.table
-    found = {sample.cell["write_cache"]: sample for sample in ran.samples}
-    assert set(found) == {"on", "on-unflushed"}
-    assert found["on"].write_cache["wal"] == {"drive": "on", "kernel": "write back"}
-    assert found["on"].drive["wal"].counters["flushes"] > 0
-    assert found["on-unflushed"].write_cache["wal"] == {"drive": "on", "kernel": "write through"}
-    assert found["on-unflushed"].drive["wal"].counters["flushes"] == 0
+    samples = {sample.cell["write_cache"]: sample for sample in ran.samples}
+    assert set(samples) == {"on", "on-unflushed"}
+    assert samples["on"].write_cache["wal"] == {"drive": "on", "kernel": "write back"}
+    assert samples["on"].drive["wal"].counters["flushes"] > 0
+    assert samples["on-unflushed"].write_cache["wal"] == {"drive": "on", "kernel": "write through"}
+    assert samples["on-unflushed"].drive["wal"].counters["flushes"] == 0
     assert belief.read_text() == "write back\n"
-    assert [one.name for one in directory.iterdir()] == ["lost+found"]
+    assert [path.name for path in directory.iterdir()] == ["lost+found"]
 
 
 @pytest.mark.stack

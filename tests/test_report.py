@@ -31,25 +31,25 @@ chromium = pytest.mark.skipif(bool(lacking()), reason=lacking())
 
 
 @pytest.fixture(scope="module")
-def found() -> Results:
+def example() -> Results:
     """The example run."""
     return tabulation.results_of(EXAMPLE)
 
 
 @pytest.fixture(scope="module")
-def page(found: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(example: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its report, in a folder of its own."""
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_text(tabulation.render(found, "html"))
+    file.write_text(tabulation.render(example, "html"))
     return file
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One browser for all tests."""
-    one = Browser(tmp_path_factory.mktemp("browser"))
-    yield one
-    one.quit()
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.quit()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_one_file_without_network(page: Path) -> None:
     assert len(content) < 600_000
 
 
-def test_same_bytes_in_another_process(found: Results) -> None:
+def test_same_bytes_in_another_process(example: Results) -> None:
     script = (
         "import pathlib, sys; from wallab.results import tabulation;"
         "found = tabulation.results_of(pathlib.Path(sys.argv[1]));"
@@ -93,40 +93,40 @@ def test_same_bytes_in_another_process(found: Results) -> None:
         cwd=paths.LAB,
         env=os.environ | {"PYTHONHASHSEED": "7", "TZ": "Pacific/Auckland", "LC_ALL": "C.UTF-8"},
     )
-    here = "".join(tabulation.render(found, kind) for kind in tabulation.PAGES)
+    here = "".join(tabulation.render(example, kind) for kind in tabulation.PAGES)
     assert other.stdout.decode() == here
 
 
 @pytest.mark.parametrize("kind", ["svg", "svg-heads", "svg-drift"])
-def test_plots_are_drawings(found: Results, evil: Path, kind: str) -> None:
-    drawing = ElementTree.fromstring(tabulation.render(found, kind))  # noqa: S314
+def test_plots_are_drawings(example: Results, evil: Path, kind: str) -> None:
+    drawing = ElementTree.fromstring(tabulation.render(example, kind))  # noqa: S314
     assert drawing.get("aria-label")
     hostile = evil.with_name(tabulation.FILES[kind]).read_text()
-    names = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(hostile).iter()}  # noqa: S314
+    names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(hostile).iter()}  # noqa: S314
     assert names <= {"svg", "style", "g", "rect", "line", "polyline", "circle", "text", "title"}
 
 
-def test_bars_are_as_long_as_the_figures(found: Results) -> None:
-    drawing = ElementTree.fromstring(plots.bars(found.table).file())  # noqa: S314
+def test_bars_are_as_long_as_the_figures(example: Results) -> None:
+    drawing = ElementTree.fromstring(plots.bars(example.table).file())  # noqa: S314
     bars = [
-        float(one.get("width", "nan"))
-        for one in drawing.iter("{http://www.w3.org/2000/svg}rect")
-        if one.get("class") == "accent"
+        float(element.get("width", "nan"))
+        for element in drawing.iter("{http://www.w3.org/2000/svg}rect")
+        if element.get("class") == "accent"
     ]
-    means = [c.tps.mean for row in found.table.rows for c in row.cells if c and c.tps]
+    means = [c.tps.mean for row in example.table.rows for c in row.cells if c and c.tps]
     assert len(bars) == len(means)
     for bar, mean in zip(bars, means, strict=True):
         assert bar / bars[0] == pytest.approx(mean / means[0], abs=0.001)
 
 
-def test_logarithmic_bars(found: Results) -> None:
-    drawing = ElementTree.fromstring(plots.bars(found.table, logarithmic=True).file())  # noqa: S314
+def test_logarithmic_bars(example: Results) -> None:
+    drawing = ElementTree.fromstring(plots.bars(example.table, logarithmic=True).file())  # noqa: S314
     bars = [
         float(bar.get("width", "nan"))
         for bar in drawing.iter("{http://www.w3.org/2000/svg}rect")
         if bar.get("class") == "accent"
     ]
-    logs = [math.log(c.tps.mean) for row in found.table.rows for c in row.cells if c and c.tps]
+    logs = [math.log(c.tps.mean) for row in example.table.rows for c in row.cells if c and c.tps]
     # Equal ratios are equal distances.
     for bar, log in zip(bars, logs, strict=True):
         assert bar - bars[0] == pytest.approx((bars[1] - bars[0]) / (logs[1] - logs[0])
@@ -139,22 +139,22 @@ def test_labels_are_escaped() -> None:
     drawing.dot(0, 0, "ink", EVIL)
     read = ElementTree.fromstring(drawing.file())  # noqa: S314
     assert read.get("aria-label") == EVIL
-    assert [one.text for one in read if one.text][1:] == [EVIL]
+    assert [element.text for element in read if element.text][1:] == [EVIL]
 
 
 @chromium
-def test_renders_without_a_complaint(browser: Browser, page: Path, found: Results) -> None:
+def test_renders_without_a_complaint(browser: Browser, page: Path, example: Results) -> None:
     browser.open(page)
     assert browser.console() == []
-    assert browser.shown("h1") == [found.table.title]
-    measured = sum(1 for row in found.table.rows for cell in row.cells if cell and cell.tps)
+    assert browser.shown("h1") == [example.table.title]
+    measured = sum(1 for row in example.table.rows for cell in row.cells if cell and cell.tps)
     assert len(browser.shown("#linear [data-cell]")) == measured
     assert len(browser.shown("#heads [data-cell]")) == measured
     assert browser.shown("#logarithmic") == []
     browser.find("#log").click()
     assert len(browser.shown("#logarithmic [data-cell]")) == measured
     assert browser.shown("#linear") == []
-    assert len(browser.shown("#sortable tbody tr")) == len(found.plan.cells)
+    assert len(browser.shown("#sortable tbody tr")) == len(example.plan.cells)
     assert len(browser.shown("#why > details")) == measured
     row = browser.run(
         "return [...document.querySelector('.matrix tbody tr').cells].map((c) => c.innerText)"
@@ -253,7 +253,7 @@ def test_keyboard_and_screen_reader(browser: Browser, page: Path) -> None:
         "return [...document.querySelectorAll('h1,h2,h3')].map((one) => Number(one.tagName[1]))"
     )
     assert order[0] == 1
-    assert all(later - one <= 1 for one, later in itertools.pairwise(order))
+    assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(order))
 
 
 @chromium
@@ -295,7 +295,7 @@ def test_fits_a_phone(browser: Browser, page: Path, width: int) -> None:
     assert wide[2] == []
 
 
-def contrast(one: list[float], other: list[float]) -> float:
+def contrast(ink: list[float], ground: list[float]) -> float:
     """The contrast of two sRGB colours (0 to 255), as WCAG defines it."""
 
     def luminance(colour: list[float]) -> float:
@@ -303,7 +303,7 @@ def contrast(one: list[float], other: list[float]) -> float:
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    bright, dark = sorted((luminance(ink), luminance(ground)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 
@@ -356,21 +356,21 @@ def test_screenshot(tmp_path: Path) -> None:
     assert len(content) > 20_000
 
 
-def test_old_samples_without_the_new_fields(found: Results) -> None:
-    assert all(s.figures is None or s.figures.course is None for s in found.samples)
-    assert "TPS of each second" not in tabulation.render(found, "html")
+def test_old_samples_without_the_new_fields(example: Results) -> None:
+    assert all(s.figures is None or s.figures.course is None for s in example.samples)
+    assert "TPS of each second" not in tabulation.render(example, "html")
 
 
-def test_other_experiments_show_their_own_figures(found: Results) -> None:
+def test_other_experiments_show_their_own_figures(example: Results) -> None:
     """A scan's time instead of TPS, no WAL drive, and a control, which is in no figure."""
     experiment, preset = matrix.choose(matrix.read(), "read-ahead", "smoke")
     cells = matrix.cells(experiment, preset)
     plan = msgspec.structs.replace(
-        found.plan, experiment=experiment, preset=preset, cells=tuple(cells)
+        example.plan, experiment=experiment, preset=preset, cells=tuple(cells)
     )
     samples = [
         msgspec.structs.replace(
-            found.samples[0], cell=cell, round=number, position=position, drive={}, wal=None,
+            example.samples[0], cell=cell, round=number, position=position, drive={}, wal=None,
             open_flags={}, values={"scan_ms": 1000.0 + 100 * position + number, "scan_mb_s": 31.5},
             control=control,
         )
@@ -381,7 +381,7 @@ def test_other_experiments_show_their_own_figures(found: Results) -> None:
     published = reference.load("read-ahead")
     laid_out = table.lay_out(plan, summary.summarize(plan, samples, published), published)
     results = Results(plan, samples, laid_out)
-    shown = tabulation.render(results, "html")
+    report = tabulation.render(results, "html")
     for expected in (
         "scan, ms with intervals",
         '<h2 id="tps-title">scan, ms</h2>',
@@ -390,13 +390,13 @@ def test_other_experiments_show_their_own_figures(found: Results) -> None:
         ">31.5",
         "kB a drive read",
     ):
-        assert expected in shown
-    assert shown.count("round 2: ") == len(cells)
+        assert expected in report
+    assert report.count("round 2: ") == len(cells)
     assert "scan, ms, 95% interval" in tabulation.render(results, "svg")
     assert tabulation.render(results, "svg-heads").count("<text") < 20
 
 
-def test_course_of_a_sample_is_drawn(found: Results, tmp_path: Path) -> None:
+def test_course_of_a_sample_is_drawn(example: Results, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "manifest.json", tmp_path)
     lines = (EXAMPLE / "samples.jsonl").read_text().splitlines()
     course = {
@@ -411,9 +411,9 @@ def test_course_of_a_sample_is_drawn(found: Results, tmp_path: Path) -> None:
         sample["cpu_seconds"] = {"server": 2.25, "client": 0.5}
         content.append(json.dumps(sample))
     (tmp_path / "samples.jsonl").write_text("\n".join(content) + "\n")
-    shown = tabulation.render(tabulation.results_of(tmp_path), "html")
-    measured = sum(1 for row in found.table.rows for cell in row.cells if cell and cell.tps)
-    assert shown.count("from 118 to 131") == measured
-    assert "second 3: 131 TPS" in shown
+    report = tabulation.render(tabulation.results_of(tmp_path), "html")
+    measured = sum(1 for row in example.table.rows for cell in row.cells if cell and cell.tps)
+    assert report.count("from 118 to 131") == measured
+    assert "second 3: 131 TPS" in report
     for figure in ("52.2", "119 → 124", "77.0"):
-        assert figure in shown
+        assert figure in report

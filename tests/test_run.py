@@ -160,7 +160,7 @@ def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "difference"),
     [
         (changed(name="other"), "in experiment"),
         (changed(experiment=None), "in experiment"),
@@ -183,12 +183,12 @@ def other_machine(**fields: Any) -> Callable[[Manifest], Manifest]:
     ],
 )
 def test_what_differs_is_named_and_nothing_touched(
-    plan: Manifest, tmp_path: Path, change: Callable[[Manifest], Manifest], said: str
+    plan: Manifest, tmp_path: Path, change: Callable[[Manifest], Manifest], difference: str
 ) -> None:
     Run(tmp_path / "out", again(plan), MockBed()).measure(resumed=False, max_seconds=0)
     before = (tmp_path / "out" / manifest.FILE).read_bytes()
     bed = MockBed()
-    with pytest.raises(LabError, match=f"{said}. Start a new run"):
+    with pytest.raises(LabError, match=f"{difference}. Start a new run"):
         Run(tmp_path / "out", change(again(plan)), bed).measure(resumed=True)
     assert (bed.taken, (tmp_path / "out" / manifest.FILE).read_bytes()) == (0, before)
 
@@ -232,7 +232,7 @@ def test_what_a_kill_left_unfinished_goes(plan: Manifest, tmp_path: Path) -> Non
     Run(folder, again(plan), MockBed()).measure(resumed=False, max_seconds=0)
     (folder / f".manifest.json.{gone.pid}.partial").write_text("{")
     Run(folder, again(plan), MockBed()).measure(resumed=True)
-    assert sorted(one.name for one in folder.iterdir()) == ["manifest.json", "samples.jsonl"]
+    assert sorted(file.name for file in folder.iterdir()) == ["manifest.json", "samples.jsonl"]
 
 
 def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,11 +258,11 @@ def test_full_disk(plan: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_moved_run_is_tabulated_to_the_same_bytes(plan: Manifest, tmp_path: Path) -> None:
     Run(tmp_path / "out", plan, MockBed()).measure(resumed=False)
     kinds = ("text", "markdown", "csv", "json")
-    shown = [tabulation.render(tabulation.results_of(tmp_path / "out"), kind) for kind in kinds]
+    pages = [tabulation.render(tabulation.results_of(tmp_path / "out"), kind) for kind in kinds]
     shutil.move(tmp_path / "out", tmp_path / "elsewhere")
     moved = tabulation.results_of(tmp_path / "elsewhere")
-    assert [tabulation.render(moved, kind) for kind in kinds] == shown
-    assert str(tmp_path) not in "".join(shown)
+    assert [tabulation.render(moved, kind) for kind in kinds] == pages
+    assert str(tmp_path) not in "".join(pages)
 
 
 def test_files_that_cannot_be_written(plan: Manifest, tmp_path: Path) -> None:

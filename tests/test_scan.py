@@ -51,11 +51,11 @@ rounds = 1
 
 
 def test_figures_of_a_plan() -> None:
-    found = scan.outcome(EXPLAINED)
-    assert found.figures.latency_ms == 2500
-    assert found.values["scan_ms"] == 2000
-    assert found.values["scan_mb_s"] == pytest.approx(94137 * 8192 / 2e6)
-    assert (found.values["blocks_read"], found.values["blocks_hit"]) == (94137, 256)
+    outcome = scan.outcome(EXPLAINED)
+    assert outcome.figures.latency_ms == 2500
+    assert outcome.values["scan_ms"] == 2000
+    assert outcome.values["scan_mb_s"] == pytest.approx(94137 * 8192 / 2e6)
+    assert (outcome.values["blocks_read"], outcome.values["blocks_hit"]) == (94137, 256)
 
 
 def test_published_figures_are_told_apart() -> None:
@@ -76,14 +76,14 @@ def test_published_figures_are_told_apart() -> None:
 @pytest.mark.usefixtures("servers")
 def test_every_scan_is_cold_and_read_as_far_ahead_as_asked(tmp_path: Path) -> None:
     ran = run_small(SMALL, tmp_path)
-    found = {sample.cell["read_ahead"]: sample for sample in ran.samples}
-    assert set(found) == {"0", "1024"}
-    for sample in found.values():
+    samples = {sample.cell["read_ahead"]: sample for sample in ran.samples}
+    assert set(samples) == {"0", "1024"}
+    for sample in samples.values():
         assert sample.values["rows"] == SCAN_ROWS
         blocks = sample.values["blocks_read"]
         assert blocks > 900
         assert sample.drive["data"].counters["sectors_read"] * 512 >= blocks * scan.BLOCK
     # Without read-ahead the kernel asks for the page that it needs, of 4 kB.
-    assert found["0"].values["drive_read_kb"] < 8
-    assert found["1024"].values["drive_read_kb"] > 64
+    assert samples["0"].values["drive_read_kb"] < 8
+    assert samples["1024"].values["drive_read_kb"] > 64
     assert "scan, ms relative to read-ahead (sectors) 1024" in ran.table

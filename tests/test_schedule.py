@@ -14,8 +14,8 @@ CELLS = [{"variant": str(number)} for number in range(20)]
 
 
 def test_every_cell_once_a_round() -> None:
-    for one in schedule.rounds(CELLS, 5, 1):
-        assert sorted(one, key=lambda cell: int(cell["variant"])) == CELLS
+    for cells in schedule.rounds(CELLS, 5, 1):
+        assert sorted(cells, key=lambda cell: int(cell["variant"])) == CELLS
 
 
 def test_seed_decides_the_order() -> None:
@@ -55,21 +55,21 @@ def tps_of(turn: Turn, number: int) -> float:
 
 def run(todo: Schedule, most: int = 1000) -> list[Sample]:
     """Measure what is pending, so many samples at most."""
-    found: list[Sample] = []
+    samples: list[Sample] = []
     for number, position, turn in todo.pending():
-        if len(found) == most:
+        if len(samples) == most:
             break
-        found.append(measured(number, position, turn, tps_of(turn, number)))
-        todo.add(found[-1])
-    return found
+        samples.append(measured(number, position, turn, tps_of(turn, number)))
+        todo.add(samples[-1])
+    return samples
 
 
 def test_a_precise_cell_stops_and_the_other_goes_on() -> None:
     todo = Schedule([STEADY, NOISY], PRESET, 1)
     assert todo.left() == 40
     assert todo.seconds_left() is None
-    found = run(todo)
-    count = {name: sum(s.cell["sync"] == name for s in found) for name in ("steady", "noisy")}
+    samples = run(todo)
+    count = {name: sum(s.cell["sync"] == name for s in samples) for name in ("steady", "noisy")}
     assert count == {"steady": 8, "noisy": 20}
     (stopped,) = todo.stopped()
     assert (stopped.cell, stopped.rounds, stopped.saved_seconds) == (STEADY.cell, 8, 120.0)
@@ -94,8 +94,8 @@ def test_goes_on_as_if_it_had_not_been_interrupted(cut: int) -> None:
 
 def test_the_control_is_a_turn_of_its_own() -> None:
     control = Turn(STEADY.cell, control=True)
-    found = run(Schedule([STEADY, control], msgspec.structs.replace(PRESET, rounds=2), 1))
-    assert sorted((s.round, s.control) for s in found) == [
+    samples = run(Schedule([STEADY, control], msgspec.structs.replace(PRESET, rounds=2), 1))
+    assert sorted((s.round, s.control) for s in samples) == [
         (1, False), (1, True), (2, False), (2, True),
     ]  # fmt: skip
 

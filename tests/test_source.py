@@ -64,20 +64,20 @@ def test_directory_is_told_by_its_content(small_tree: Path) -> None:
 
 
 def test_directory_is_copied_not_touched(small_tree: Path, tmp_path: Path) -> None:
-    found = source.resolve(str(small_tree))
-    source.unpack(found, tmp_path / "copy")
+    tree = source.resolve(str(small_tree))
+    source.unpack(tree, tmp_path / "copy")
     assert (tmp_path / "copy" / "src" / "a.c").read_text() == "int a;\n"
-    assert source.resolve(str(small_tree)) == found
+    assert source.resolve(str(small_tree)) == tree
 
 
 def test_tarball(small_tree: Path, tmp_path: Path) -> None:
     tarball = tmp_path / "own.tar.gz"
     with tarfile.open(tarball, "w:gz") as archive:
         archive.add(small_tree, "postgresql-18.6")
-    found = source.resolve(str(tarball))
-    assert (found.kind, found.version) == ("tarball", "18.6")
-    assert found.label != "18.6"  # it is not the released one
-    source.unpack(found, tmp_path / "copy")
+    tree = source.resolve(str(tarball))
+    assert (tree.kind, tree.version) == ("tarball", "18.6")
+    assert tree.label != "18.6"  # it is not the released one
+    source.unpack(tree, tmp_path / "copy")
     assert (tmp_path / "copy" / "configure").is_file()
 
 
@@ -88,10 +88,10 @@ def test_git_ref(small_tree: Path, tmp_path: Path) -> None:
     subprocess.run([*git, "commit", "-qm", "one"], check=True)
     (small_tree / "src" / "a.c").write_text("int changed;\n")
     (small_tree / "junk.o").write_text("")
-    found = source.resolve(f"{small_tree}@main")
-    assert found.kind == "git"
-    assert len(found.identity) == 40
-    source.unpack(found, tmp_path / "copy")
+    tree = source.resolve(f"{small_tree}@main")
+    assert tree.kind == "git"
+    assert len(tree.identity) == 40
+    source.unpack(tree, tmp_path / "copy")
     assert (tmp_path / "copy" / "src" / "a.c").read_text() == "int a;\n"
     with pytest.raises(LabError, match="nosuchref"):
         source.resolve(f"{small_tree}@nosuchref")
@@ -290,11 +290,11 @@ def test_official_tarball(
         pytest.skip(f"Debian has {source18.version}, not the pinned {pinned()}")
     monkeypatch.setenv("WALLAB_SOURCE_ADDRESS", address)
     shutil.copy(source18.location, folder / f"{pinned()}.tar.bz2")
-    found = source.resolve("18")
-    assert found.identity == source18.identity
+    tree = source.resolve("18")
+    assert tree.identity == source18.identity
     # The second time it comes from the cache.
     (folder / f"{pinned()}.tar.bz2").unlink()
-    assert source.resolve("18") == found
+    assert source.resolve("18") == tree
 
 
 @pytest.mark.usefixtures("no_debian")

@@ -292,8 +292,8 @@ def test_next_user_of_a_loop_device_finds_it_as_it_was(tmp_path: Path) -> None:
     try:
         for _ in range(2):  # as many as the lab used
             command = ["losetup", "--find", "--show", str(file)]
-            shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            attached.append(shown.strip())
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            attached.append(output.strip())
             queue = Path("/sys/block") / Path(attached[-1]).name / "queue"
             assert (queue / "write_cache").read_text().strip() == "write back"
     finally:
@@ -365,10 +365,10 @@ def wal_calls(lines: list[str]) -> str:
     segments: set[str] = set()
     kept = []
     for line in lines:
-        found = re.search(r'openat\([^"]*"[^"]*pg_wal/[0-9A-F]{24}".* = (\d+)$', line)
-        if found:
+        opened = re.search(r'openat\([^"]*"[^"]*pg_wal/[0-9A-F]{24}".* = (\d+)$', line)
+        if opened:
             if "O_RDONLY" not in line:
-                segments.add(found[1])
+                segments.add(opened[1])
                 kept.append(line)
             continue
         call = re.match(r"(?:\d+ +)?(pwrite64|pwritev|fsync|fdatasync)\((\d+)", line)
@@ -385,10 +385,10 @@ def drive(tmp_path: Path) -> Iterator[SimulatedDrive]:
     """A simulated drive with a mounted file system, timing on, cache off."""
     ledger = Ledger.open(f"test-{os.getpid()}-{time.monotonic_ns()}")
     try:
-        with contextlib.closing(SimulatedDrive("wal", "ata-2005", 1 << 30, "xfs", ledger)) as one:
-            one.mount()
-            one.set_write_cache("off")
-            yield one
+        with contextlib.closing(SimulatedDrive("wal", "ata-2005", 1 << 30, "xfs", ledger)) as drive:
+            drive.mount()
+            drive.set_write_cache("off")
+            yield drive
     finally:
         ledger.close()
     assert wait_for_nothing(5) == {}
@@ -502,8 +502,8 @@ def test_drive_by_hand(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     try:
         (place / "file").write_text("hello")
-        shown = subprocess.run(lab("drive", "counters", place), capture_output=True, check=True)
-        assert json.loads(shown.stdout)["state"]["write_cache"] == "off"
+        counters = subprocess.run(lab("drive", "counters", place), capture_output=True, check=True)
+        assert json.loads(counters.stdout)["state"]["write_cache"] == "off"
         assert (
             str(place)
             in subprocess.run(

@@ -63,28 +63,28 @@ def at(variant: str, sync: str, write_cache: str = "off") -> Cell:
     return {"variant": variant, "write_cache": write_cache, "sync": sync}
 
 
-def find(found: list[summary.Summary], cell: Cell) -> summary.Summary:
+def find(summaries: list[summary.Summary], cell: Cell) -> summary.Summary:
     """The summary of the cell."""
-    return next(one for one in found if one.cell == cell)
+    return next(candidate for candidate in summaries if candidate.cell == cell)
 
 
 def test_states_are_told_apart(plan: Manifest) -> None:
     broken = sample(at("both", "fsync"), 1, 0, state="failed", figures=None, error="no")
-    found = summary.summarize(plan, [sample(at("both", "fdatasync"), 1, 50), broken], None)
-    assert find(found, at("both", "fdatasync")).state == "measured"
-    assert find(found, at("both", "fsync")).state == "failed"
-    assert find(found, at("both", "open_sync")).state == "not run"
-    assert find(found, at("gather-write", "open_direct")).state == "N/A"
+    summaries = summary.summarize(plan, [sample(at("both", "fdatasync"), 1, 50), broken], None)
+    assert find(summaries, at("both", "fdatasync")).state == "measured"
+    assert find(summaries, at("both", "fsync")).state == "failed"
+    assert find(summaries, at("both", "open_sync")).state == "not run"
+    assert find(summaries, at("gather-write", "open_direct")).state == "N/A"
 
 
 def test_memory_that_was_not_limited_as_asked_is_told(plan: Manifest) -> None:
     limited = msgspec.structs.replace(
         plan, experiment=msgspec.structs.replace(plan.experiment, memory_mb=1024)
     )
-    for megabytes, told in ((1024.0, False), (2048.0, True)):
-        one = sample(at("both", "fdatasync"), 1, 50, values={"memory_limit_mb": megabytes})
-        found = find(summary.summarize(limited, [one], None), at("both", "fdatasync"))
-        assert any("memory was not limited" in warning for warning in found.warnings) == told
+    for megabytes, warned in ((1024.0, False), (2048.0, True)):
+        measurement = sample(at("both", "fdatasync"), 1, 50, values={"memory_limit_mb": megabytes})
+        result = find(summary.summarize(limited, [measurement], None), at("both", "fdatasync"))
+        assert any("memory was not limited" in warning for warning in result.warnings) == warned
 
 
 def test_ratios_to_the_row(plan: Manifest) -> None:
@@ -92,14 +92,14 @@ def test_ratios_to_the_row(plan: Manifest) -> None:
         sample(at("both", "fsync=false"), 1, 200),
         sample(at("both", "open_direct"), 1, 50, open_flags={"O_DIRECT|O_SYNC": 9}),
     ]
-    found = find(
+    result = find(
         summary.summarize(plan, samples, reference.load("thread")), at("both", "open_direct")
     )
-    assert found.relative == 0.25
-    assert found.reference == 145.2
-    assert found.reference_relative is not None
-    assert math.isclose(found.reference_relative, 145.2 / 131.5)
-    assert found.warnings == ()
+    assert result.relative == 0.25
+    assert result.reference == 145.2
+    assert result.reference_relative is not None
+    assert math.isclose(result.reference_relative, 145.2 / 131.5)
+    assert result.warnings == ()
 
 
 def test_deviation_is_one_figure(plan: Manifest) -> None:
@@ -128,12 +128,12 @@ def test_outliers_and_unsteady_cells_are_marked_and_count(plan: Manifest) -> Non
         return Measured(100.0, 300, 0, 1.0, 1.0, Course(latency, (100, 100), (first, second)))
 
     rates = [100.0, 101.0, 99.0, 100.5, 150.0]
-    found = find(
+    result = find(
         summary.summarize(plan, [sample(cell, n, r) for n, r in enumerate(rates, 1)], None), cell
     )
-    assert found.tps is not None
-    assert found.tps.mean == pytest.approx(110.1)
-    assert any("round 5 lies apart: 150.0 TPS" in warning for warning in found.warnings)
+    assert result.tps is not None
+    assert result.tps.mean == pytest.approx(110.1)
+    assert any("round 5 lies apart: 150.0 TPS" in warning for warning in result.warnings)
     steady = [sample(cell, n, 100, figures=course(100, 101)) for n in range(1, 6)]
     assert find(summary.summarize(plan, steady, None), cell).warnings == ()
     sinking = [sample(cell, n, 100, figures=course(120, 80 + n)) for n in range(1, 6)]
@@ -145,8 +145,8 @@ def test_outliers_and_unsteady_cells_are_marked_and_count(plan: Manifest) -> Non
 
 def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:
     cell = at("both", "fsync")
-    found = summary.summarize(plan, [sample(cell, 1, 100), sample(cell, 2, 300)], None)
-    evidence = find(found, cell).evidence
+    summaries = summary.summarize(plan, [sample(cell, 1, 100), sample(cell, 2, 300)], None)
+    evidence = find(summaries, cell).evidence
     assert evidence is not None
     assert evidence.writes_per_transaction == 20 / 400
     assert evidence.bytes_per_write == 8192
@@ -154,7 +154,7 @@ def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"open_flags": {"O_SYNC": 3}}, "without O_DIRECT"),
         ({"open_flags": {}}, "not proved"),
@@ -163,14 +163,14 @@ def test_evidence_is_summed_over_rounds(plan: Manifest) -> None:
     ],
 )
 def test_what_was_not_as_asked_is_marked(
-    plan: Manifest, changes: dict[str, Any], said: str
+    plan: Manifest, changes: dict[str, Any], message: str
 ) -> None:
     cell = at("both", "open_direct")
     good = {"open_flags": {"O_DIRECT|O_SYNC": 3}}
     assert not find(summary.summarize(plan, [sample(cell, 1, 9, **good)], None), cell).warnings
-    found = find(summary.summarize(plan, [sample(cell, 1, 9, **(good | changes))], None), cell)
-    assert said in " ".join(found.warnings)
-    assert text.tps(found).endswith("!")
+    result = find(summary.summarize(plan, [sample(cell, 1, 9, **(good | changes))], None), cell)
+    assert message in " ".join(result.warnings)
+    assert text.tps(result).endswith("!")
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_units_are_those_of_the_drive_that_has_the_wal(plan: Manifest) -> None:
     apart = msgspec.structs.replace(plan, drives={"wal": {"units": "4"}, "data": {"units": "10"}})
     alone = msgspec.structs.replace(plan.experiment, drive={"data": plan.experiment.drive["data"]})
     together = msgspec.structs.replace(plan, experiment=alone, drives={"data": {"units": "10"}})
-    for one, units in ((apart, 4), (together, 10)):
-        evidence = find(summary.summarize(one, [sample(cell, 1, 100)], None), cell).evidence
+    for changed, units in ((apart, 4), (together, 10)):
+        evidence = find(summary.summarize(changed, [sample(cell, 1, 100)], None), cell).evidence
         assert evidence is not None
         assert evidence.units == units
 
@@ -296,10 +296,10 @@ def test_another_value_is_shown_by_every_format(plan: Manifest) -> None:
     latency = table.rearranged(plan, (), None, "p99")
     laid_out = table.lay_out(latency, summary.summarize(latency, samples, None), None)
     assert "7.25" in text.render(laid_out)
-    shown = markdown.render(laid_out)
-    assert "| 7.25 ± 0.00 |" in shown
-    assert "latency p99, ms ± half of the 95% interval." in shown
-    assert "100.0" not in shown
+    page = markdown.render(laid_out)
+    assert "| 7.25 ± 0.00 |" in page
+    assert "latency p99, ms ± half of the 95% interval." in page
+    assert "100.0" not in page
     head, *rows = csvfile.render(laid_out).splitlines()
     place = head.split(",").index("p99")
     assert head.split(",")[place + 1] == "p99_half_width_95"
@@ -331,8 +331,8 @@ def test_any_axis_makes_the_columns(
     cells = tuple(matrix.cells(experiment, preset))
     its_own = msgspec.structs.replace(plan, experiment=experiment, preset=preset, cells=cells)
     changed = table.rearranged(its_own, rows, column, "server_cpu")
-    one = sample(cells[0], 1, 50, cpu_seconds=CpuSeconds(0.5, 0.25))
-    laid_out = table.lay_out(changed, summary.summarize(changed, [one], None), None)
+    measurement = sample(cells[0], 1, 50, cpu_seconds=CpuSeconds(0.5, 0.25))
+    laid_out = table.lay_out(changed, summary.summarize(changed, [measurement], None), None)
     assert laid_out.columns == experiment.axes[column]
     assert laid_out.row_axes[: len(rows)] == rows
     assert sorted((*laid_out.row_axes, column)) == sorted(experiment.axes)

@@ -45,10 +45,10 @@ def test_looks_become_series() -> None:
     seen = Timeline(stage, ("rate", "drive_cache_mb", "page_cache_mb"))
     seen.look()
     seen.look()
-    found = seen.series()
+    by_name = seen.series()
     # The rate is the workload's to tell, and there is no group whose page cache could be read.
-    assert list(found) == ["drive_cache_mb"]
-    series = found["drive_cache_mb"]
+    assert list(by_name) == ["drive_cache_mb"]
+    series = by_name["drive_cache_mb"]
     assert series.figures == (100.0, 200.0, 300.0)
     assert series.limit == 300
     assert list(series.seconds) == sorted(series.seconds)

@@ -19,9 +19,9 @@ def test_percentiles_by_nearest_rank() -> None:
     course = transactionlog.read(lines)
     assert course is not None
     assert course.latency_ms == Latency(50, 90, 95, 99, 100)
-    one = transactionlog.read(lines[:1])
-    assert one is not None
-    assert one.latency_ms == Latency(1, 1, 1, 1, 1)
+    single = transactionlog.read(lines[:1])
+    assert single is not None
+    assert single.latency_ms == Latency(1, 1, 1, 1, 1)
 
 
 def test_whole_seconds_are_counted() -> None:

@@ -23,12 +23,12 @@ class ContextSwitches:
 
     def look(self) -> None:
         """Count the context switches of every process of the server."""
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         with contextlib.suppress(psutil.Error):
             for child in self._server.children():
                 with contextlib.suppress(OSError):
-                    found[child.pid] = _of(child.pid)
-        self._looks.append((time.monotonic(), found))
+                    counts[child.pid] = _of(child.pid)
+        self._looks.append((time.monotonic(), counts))
 
     def per_second(self) -> float | None:
         """Return the switches a second, of the processes that lived from one look to the next."""

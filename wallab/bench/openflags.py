@@ -33,18 +33,18 @@ def open_flags(postmaster: int, wal: Path) -> dict[str, int]:
 
     Returns flags by name -> number of processes that can write it so.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     try:
         pids = [child.pid for child in psutil.Process(postmaster).children()]
     except psutil.Error:
-        return found
+        return counts
     lines = (line for info in _infos(pids, wal) for line in info.splitlines())
     for line in lines:
         name, _, value = line.partition(":")
         if name == "flags" and (flags := int(value, 8)) & os.O_ACCMODE:
             names = flag_names(flags)
-            found[names] = found.get(names, 0) + 1
-    return dict(sorted(found.items()))
+            counts[names] = counts.get(names, 0) + 1
+    return dict(sorted(counts.items()))
 
 
 def _is_segment(target: str, wal: Path) -> bool:

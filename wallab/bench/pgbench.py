@@ -37,8 +37,8 @@ def parse(report: str) -> Measured:
     if (done := re.search(_FIGURES["transactions"], report, re.MULTILINE)) and int(done[1]) == 0:
         raise NothingDone("no transaction ended in the time that pgbench had")
     for name, pattern in _FIGURES.items():
-        if found := re.search(pattern, report, re.MULTILINE):
-            values[name] = float(found[1])
+        if match := re.search(pattern, report, re.MULTILINE):
+            values[name] = float(match[1])
         elif name not in values:
             raise RunFailed(f"pgbench's report has no {name}: {report.strip()[-300:]}")
     return msgspec.convert(
@@ -111,8 +111,8 @@ class Pgbench:
         except subprocess.TimeoutExpired:
             raise RunFailed("pgbench does not end: the server answers no more") from None
         if child.returncode:
-            said = errors.decode(errors="replace").strip()
-            raise RunFailed(f"pgbench exited with {child.returncode}: {said[-500:]}")
+            message = errors.decode(errors="replace").strip()
+            raise RunFailed(f"pgbench exited with {child.returncode}: {message[-500:]}")
         figures = parse(output.decode(errors="replace"))
         if log is None:
             return figures

@@ -58,9 +58,9 @@ def machine() -> Machine:
         cpus=len(os.sched_getaffinity(0)),
         memory_kb=int(memory),
         governor=_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        mitigations={one.name: _first_line(str(one)) for one in sorted(holes.glob("*"))},
+        mitigations={hole.name: _first_line(str(hole)) for hole in sorted(holes.glob("*"))},
         python=platform.python_version(),
-        tuning={name: said for name, file in _TUNING.items() if (said := _first_line(file))},
+        tuning={name: value for name, file in _TUNING.items() if (value := _first_line(file))},
     )
 
 
@@ -88,12 +88,12 @@ def titles(axes_of: dict[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
 
 def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
     """Return the parameters of the experiment's drives; of real ones, what is found there."""
-    found: dict[str, dict[str, str]] = {}
+    parameters: dict[str, dict[str, str]] = {}
     for name, drive in experiment.drive.items():
         if drive.kind != "simulated":
-            found[name] = {"kind": drive.kind} | real.describe(Path(drive.directory))
+            parameters[name] = {"kind": drive.kind} | real.describe(Path(drive.directory))
             continue
         for chosen in experiment.axes.get("profile", (drive.profile,)):
-            shown = f"{name} ({chosen})" if "profile" in experiment.axes else name
-            found[shown] = {"profile": chosen} | profile(chosen)
-    return found
+            title = f"{name} ({chosen})" if "profile" in experiment.axes else name
+            parameters[title] = {"profile": chosen} | profile(chosen)
+    return parameters

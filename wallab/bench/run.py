@@ -195,7 +195,7 @@ class Run:
                     work.line(f"round {number}: {turn.name} failed: {sample.error}")
         say(f"{schedule.measured() - already} samples; raw samples: {self.samples.path}")
         if stopped := schedule.stopped():
-            saved = sum(one.saved_seconds for one in stopped)
+            saved = sum(cell.saved_seconds for cell in stopped)
             say(f"{len(stopped)} cells were precise enough early, which saved {duration(saved)}")
         if ended == "out of time":
             say(

@@ -121,16 +121,16 @@ class Schedule:
 
     def stopped(self) -> list[StoppedEarly]:
         """Return the cells that were precise enough early, in the order of the turns."""
-        found = []
+        cells = []
         for turn in self._turns:
             mine = self._samples[turn.key]
             spared = self._preset.rounds - len(mine)
             if spared > 0 and self._done(turn, max(mine, default=0) + 1):
                 each = sum(map(_seconds, mine.values())) / len(mine)
-                found.append(
+                cells.append(
                     StoppedEarly(turn.cell, turn.control, len(mine), round(each * spared, 1))
                 )
-        return found
+        return cells
 
 
 def _seconds(sample: Sample) -> float:

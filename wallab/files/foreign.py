@@ -36,11 +36,13 @@ class Refused(LabError):
 
 def printable(text: str) -> str:
     """Return a stranger's words without what would do something to a terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "?" for character in text
+    )
 
 
-def _refuse(shown: PurePosixPath, why: str) -> Refused:
-    return Refused(f"{printable(str(shown))}: {printable(why)}")
+def _refuse(path: PurePosixPath, why: str) -> Refused:
+    return Refused(f"{printable(str(path))}: {printable(why)}")
 
 
 @contextmanager
@@ -93,65 +95,65 @@ class _Copy:
         self._taken: dict[tuple[int, int], Path] = {}
         """Files with several names -> the first copy."""
 
-    def folder(self, source: int, target: Path, shown: PurePosixPath) -> None:
+    def folder(self, source: int, target: Path, path: PurePosixPath) -> None:
         """Copy what is in the opened folder."""
-        if len(shown.parts) > DEEPEST:
-            raise _refuse(shown, f"more than {DEEPEST} folders in one another")
+        if len(path.parts) > DEEPEST:
+            raise _refuse(path, f"more than {DEEPEST} folders in one another")
         with os.scandir(source) as entries:
-            names = sorted(entry.name for entry in self._counted(entries, shown))
+            names = sorted(entry.name for entry in self._counted(entries, path))
         for name in names:
-            self.entry(source, name, target / name, shown / name)
+            self.entry(source, name, target / name, path / name)
 
     def _counted(
-        self, entries: Iterator[os.DirEntry[str]], shown: PurePosixPath
+        self, entries: Iterator[os.DirEntry[str]], path: PurePosixPath
     ) -> Iterator[os.DirEntry[str]]:
         for entry in entries:
             self._files += 1
             if self._files > MOST:
-                raise _refuse(shown, f"more than {MOST} files")
+                raise _refuse(path, f"more than {MOST} files")
             yield entry
 
-    def entry(self, source: int, name: str, target: Path, shown: PurePosixPath) -> None:
+    def entry(self, source: int, name: str, target: Path, path: PurePosixPath) -> None:
         """Copy one entry of the opened folder."""
         state = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISLNK(state.st_mode):
             leads = os.readlink(name, dir_fd=source)
             if "/" in leads or leads in {"", ".", ".."}:
-                raise _refuse(shown, f"a link to {leads!r}, which is not beside it")
+                raise _refuse(path, f"a link to {leads!r}, which is not beside it")
             target.symlink_to(leads)
         elif stat.S_ISDIR(state.st_mode):
             below = os.open(name, _FOLDER, dir_fd=source)
             try:
-                self._look(below, shown)
+                self._look(below, path)
                 target.mkdir(mode=0o755)
-                self.folder(below, target, shown)
+                self.folder(below, target, path)
             finally:
                 os.close(below)
         elif stat.S_ISREG(state.st_mode):
-            self._file(source, name, target, shown)
+            self._file(source, name, target, path)
         else:
-            raise _refuse(shown, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
+            raise _refuse(path, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
 
-    def _look(self, descriptor: int, shown: PurePosixPath) -> os.stat_result:
+    def _look(self, descriptor: int, path: PurePosixPath) -> os.stat_result:
         """Refuse what is another's, and what gives rights."""
         state = os.fstat(descriptor)
         if state.st_uid != self._owner:
-            raise _refuse(shown, f"belongs to user {state.st_uid}, not to the build's")
+            raise _refuse(path, f"belongs to user {state.st_uid}, not to the build's")
         # A folder's set-group-ID is inherited from where it was made.
         if state.st_mode & stat.S_ISUID or (
             state.st_mode & stat.S_ISGID and not stat.S_ISDIR(state.st_mode)
         ):
-            raise _refuse(shown, "has a set-user-ID or set-group-ID bit")
+            raise _refuse(path, "has a set-user-ID or set-group-ID bit")
         if "security.capability" in _attributes(descriptor):
-            raise _refuse(shown, "has capabilities")
+            raise _refuse(path, "has capabilities")
         return state
 
-    def _file(self, source: int, name: str, target: Path, shown: PurePosixPath) -> None:
+    def _file(self, source: int, name: str, target: Path, path: PurePosixPath) -> None:
         descriptor = os.open(name, _FILE, dir_fd=source)
         try:
-            state = self._look(descriptor, shown)
+            state = self._look(descriptor, path)
             if not stat.S_ISREG(state.st_mode):
-                raise _refuse(shown, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
+                raise _refuse(path, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
             key = (state.st_dev, state.st_ino)
             if state.st_nlink > 1 and key in self._taken:
                 os.link(self._taken[key], target)
@@ -163,7 +165,7 @@ class _Copy:
                 while part := os.read(descriptor, 1 << 20):
                     self._bytes += len(part)
                     if self._bytes > LARGEST:
-                        raise _refuse(shown, f"more than {LARGEST >> 30} GB in all")
+                        raise _refuse(path, f"more than {LARGEST >> 30} GB in all")
                     _write(copied, part)
                 os.fchmod(copied, mode)
                 os.utime(copied, ns=(state.st_mtime_ns, state.st_mtime_ns))

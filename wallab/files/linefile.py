@@ -56,18 +56,18 @@ class LineFile(Generic[Shape]):
         """
         if not self.path.exists():
             return []
-        found: list[Shape] = []
+        records: list[Shape] = []
         lines = self.path.read_bytes().split(b"\n")
         for number, line in enumerate(lines, 1):
             if not line:
                 continue
             try:
-                found.append(jsonfile.loads(line, self._shape))
+                records.append(jsonfile.loads(line, self._shape))
             except msgspec.MsgspecError as error:
                 if number == len(lines):
                     break
                 raise LabError(f"{self.path}, line {number}: not a {self._what}: {error}") from None
-        return found
+        return records
 
     def set_aside_damaged_end(self) -> bool:
         """Move a last line that a kill cut short to a file beside; return whether there was one."""

@@ -20,10 +20,10 @@ def find(name: str, record: str, what: str, maker: str) -> Path:
     LabError if there is none; `what` is made by the script `maker`.
     """
     if name == "latest":
-        found = sorted(paths.RESULTS.glob(f"2*/{record}"))
-        if not found:
+        records = sorted(paths.RESULTS.glob(f"2*/{record}"))
+        if not records:
             raise LabError(f"there is no {what} in {paths.RESULTS}; {maker} makes one")
-        return found[-1].parent
+        return records[-1].parent
     for folder in (Path(name), paths.RESULTS / name):
         if folder.is_dir():
             return folder

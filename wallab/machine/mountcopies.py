@@ -33,9 +33,9 @@ def unmount(drive: Mounted) -> dict[int, str]:
     for home in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just gone
             namespace = (home / "ns" / "mnt").readlink()
-            shown = mounts.table(f"/proc/{home.name}/mountinfo")
+            entries = mounts.table(f"/proc/{home.name}/mountinfo")
             # One in a chroot may not see it; another of its namespace does.
-            if namespace in seen or not any(drive.shows(mount, device) for mount in shown):
+            if namespace in seen or not any(drive.shows(mount, device) for mount in entries):
                 continue
             seen.add(namespace)
             result = subprocess.run(
@@ -62,8 +62,8 @@ def main(namespace: str, noted: str) -> NoReturn:
             _call(_LIBC.setns(target.fileno(), _CLONE_NEWNS))
         # By the lab's own /proc, with the paths that this process, in no chroot, now sees.
         with os.fdopen(os.open("self/mountinfo", os.O_RDONLY, dir_fd=process)) as table:
-            shown = mounts.parse(table.read())
-        for mount in reversed(shown):
+            entries = mounts.parse(table.read())
+        for mount in reversed(entries):
             if drive.shows(mount, device):
                 _call(_LIBC.umount2(bytes(mount.point), _UMOUNT_NOFOLLOW), mount.point)
         code = 0

@@ -10,5 +10,5 @@ def resident(folder: Path) -> int:
     if not files:
         return 0
     command = ["fincore", "--bytes", "--noheadings", "--output", "RES", *files]
-    shown = subprocess.run(command, capture_output=True, text=True)
-    return sum(map(int, shown.stdout.split()))
+    sizes = subprocess.run(command, capture_output=True, text=True)
+    return sum(map(int, sizes.stdout.split()))

@@ -118,12 +118,12 @@ def run(command: list[str], **environment: str) -> None:
 def missing_packages(names: Iterable[str]) -> list[str]:
     """Return those of the Debian packages that are not installed."""
     wanted = sorted(set(names))
-    shown = subprocess.run(
+    states = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted],
         capture_output=True,
         text=True,
     ).stdout
-    installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+    installed = {line.split()[0] for line in states.splitlines() if line.endswith(" installed")}
     return [name for name in wanted if name not in installed]
 
 

@@ -254,8 +254,8 @@ class Sandbox:
         self.inside = (shown_at or folder) if self.kind == "bwrap" else folder
         """Where the folder is for those inside."""
         self._writable = {self.inside: folder} | {path: path for path in writable}
-        shown = readable if isinstance(readable, dict) else {path: path for path in readable}
-        self._readable = shown
+        places = readable if isinstance(readable, dict) else {path: path for path in readable}
+        self._readable = places
         self._ledger: Ledger | None = None
         self._group: MemoryGroup | None = None
         if self.kind != "bwrap":
@@ -482,7 +482,7 @@ def _hidden() -> list[Path]:
 
 
 def _is_hidden(place: Path) -> bool:
-    return any(place.is_relative_to(one) for one in _hidden())
+    return any(place.is_relative_to(folder) for folder in _hidden())
 
 
 def _parents(place: Path) -> list[str]:

@@ -16,8 +16,8 @@ class Folder(OwnedFolder, frozen=True):
         """Remove it; never through a mount, what is only shown here."""
         if not self.is_there():
             return ""
-        if shown := mounts.below(self.path):
-            raise MachineError(f"{self.path} stays, for something is mounted at {shown[0]}")
+        if mounted := mounts.below(self.path):
+            raise MachineError(f"{self.path} stays, for something is mounted at {mounted[0]}")
         done = running.end_below(self.path)
         shutil.rmtree(self.path, ignore_errors=True)
         if self.is_there():

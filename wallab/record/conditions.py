@@ -76,7 +76,7 @@ class Conditions(msgspec.Struct, frozen=True):
     @property
     def drive_kinds(self) -> tuple[tuple[str, str, str], ...]:
         """What its drives are made by: name, profile and file system of each."""
-        return tuple((name, one.profile, one.filesystem) for name, one in self.drives.items())
+        return tuple((name, drive.profile, drive.filesystem) for name, drive in self.drives.items())
 
 
 def settled(choice: Choice, drives: dict[str, DriveSpec]) -> Conditions:

@@ -53,7 +53,7 @@ def words(cost: Cost) -> str:
     """Say in a line what was measured, and what all else took."""
     phases = ", ".join(
         f"{name.replace('_', '-')} {duration(seconds)}"
-        for name, seconds in sorted(cost.phases.items(), key=lambda one: -one[1])
+        for name, seconds in sorted(cost.phases.items(), key=lambda phase: -phase[1])
         if seconds >= 1
     )
     return (
@@ -82,5 +82,5 @@ def of(
         phases={name: round(seconds, 1) for name, seconds in phases.items()},
         overhead=round(sum(phases.values()) / measured, 4) if measured else 0.0,
         stopped=tuple(stopped),
-        saved=round(sum(one.saved_seconds for one in stopped), 1),
+        saved=round(sum(cell.saved_seconds for cell in stopped), 1),
     )

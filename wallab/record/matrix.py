@@ -209,8 +209,8 @@ def on_real_drives(
                     preset,
                     control=preset.control and preset.control | {"write_cache": "as-is"},
                     only=tuple(
-                        {axis: fits for axis, fits in one.items() if axis != "write_cache"}
-                        for one in preset.only
+                        {axis: fits for axis, fits in axes.items() if axis != "write_cache"}
+                        for axes in preset.only
                     ),
                 )
                 for name, preset in experiment.preset.items()
@@ -274,8 +274,10 @@ def default_control(measured: list[Cell]) -> Cell:
 
 def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
     """Return the conditions on the other axes, each once; none if one of them asks for all."""
-    rest = [{axis: v for axis, v in one.items() if axis != "variant"} for one in only]
-    return () if {} in rest else tuple(one for at, one in enumerate(rest) if one not in rest[:at])
+    rest = [{axis: v for axis, v in axes.items() if axis != "variant"} for axes in only]
+    return (
+        () if {} in rest else tuple(axes for at, axes in enumerate(rest) if axes not in rest[:at])
+    )
 
 
 def memory_mb(experiment: Experiment, preset: Preset) -> int | None:
@@ -290,19 +292,21 @@ def reference_file(name: str) -> Path:
 
 def find(matrix: Matrix, experiment: str) -> Experiment:
     """Return the experiment of that name."""
-    found = matrix.experiment.get(experiment)
-    if found is None:
+    definition = matrix.experiment.get(experiment)
+    if definition is None:
         raise LabError(f"no experiment “{experiment}”; there are {', '.join(matrix.experiment)}")
-    return found
+    return definition
 
 
 def choose(matrix: Matrix, experiment: str, preset: str) -> tuple[Experiment, Preset]:
     """Return the experiment and its preset by name."""
-    found = find(matrix, experiment)
-    how_much = found.preset.get(preset)
+    definition = find(matrix, experiment)
+    how_much = definition.preset.get(preset)
     if how_much is None:
-        raise LabError(f"{experiment} has no preset “{preset}”; it has {', '.join(found.preset)}")
-    return found, how_much
+        raise LabError(
+            f"{experiment} has no preset “{preset}”; it has {', '.join(definition.preset)}"
+        )
+    return definition, how_much
 
 
 def cells(experiment: Experiment, preset: Preset) -> list[Cell]:

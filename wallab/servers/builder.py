@@ -57,10 +57,12 @@ def compiler() -> str:
         return prebuilt.origin().compiler
     command = os.environ.get("CC", "cc").split()
     try:
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        version = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         raise MachineError(f"no C compiler: “{' '.join(command)} --version” fails") from None
-    return said.stdout.splitlines()[0]
+    return version.stdout.splitlines()[0]
 
 
 def _flags() -> dict[str, str]:

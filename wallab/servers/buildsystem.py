@@ -105,8 +105,8 @@ class Meson(BuildSystem):
 
 def ninja_share(line: str) -> float | None:
     """Return the share that Ninja counts: [done/all]."""
-    found = re.match(r"\[(\d+)/(\d+)\]", line)
-    return int(found[1]) / int(found[2]) if found else None
+    match = re.match(r"\[(\d+)/(\d+)\]", line)
+    return int(match[1]) / int(match[2]) if match else None
 
 
 class Autoconf(BuildSystem):

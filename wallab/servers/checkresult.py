@@ -95,7 +95,11 @@ def keep(logs: Path, result: Check, target: Path) -> None:
             whole = result
             if (before := _earlier(target, result)) is not None:
                 whole = merged(before, result)
-                for name in {suite.file_name(one) for run in whole.earlier for one in run.suites}:
+                for name in {
+                    suite.file_name(suite_name)
+                    for run in whole.earlier
+                    for suite_name in run.suites
+                }:
                     if (target / "logs" / name).is_dir():
                         shutil.copytree(
                             target / "logs" / name, fresh / "logs" / name, symlinks=True
@@ -129,18 +133,18 @@ def _earlier(target: Path, result: Check) -> Check | None:
 
 def merged(before: Check, newest: Check) -> Check:
     """Return the newest results, and those before of other suites; both are of one server."""
-    again = {suite.folder_of(one) for one in newest.suites}
+    again = {suite.folder_of(name) for name in newest.suites}
     left = [test for test in before.tests if suite.folder_of(test.suite) not in again]
     names = {test.suite for test in left}
-    by_run = {one for run in before.earlier for one in run.suites}
+    by_run = {name for run in before.earlier for name in run.suites}
     last = SuiteRun(
-        tuple(one for one in before.suites if one not in by_run),
+        tuple(name for name in before.suites if name not in by_run),
         before.started,
         before.seconds,
         before.cpus,
     )
     earlier = [
-        msgspec.structs.replace(run, suites=tuple(one for one in run.suites if one in names))
+        msgspec.structs.replace(run, suites=tuple(name for name in run.suites if name in names))
         for run in (*before.earlier, last)
     ]
     order = [*suite.FOLDERS, suite.METHODS]

@@ -47,7 +47,7 @@ def check(builder: Builder, server: Server, patches: list[Patch], suites: tuple[
         limits = sandbox.default_limits(len(os.sched_getaffinity(0)))
         with Sandbox(kit, guest=guest, limits=limits) as box:
             methods = _methods(box, kit / "server")
-            jobs = [job for one in suites for job in suite.jobs_of(one, kit / "tree", methods)]
+            jobs = [job for name in suites for job in suite.jobs_of(name, kit / "tree", methods)]
             title = f"checking {server.build.variant} of PostgreSQL {server.build.version}"
             with Work(title) as work:
                 tests = JobRunner(box, logs, jobs, work).run()
@@ -100,7 +100,7 @@ def _fill(
     """Copy the server and what its tests need to the folder; theirs to write are parts of it."""
     kit.mkdir(mode=0o755)
     folders = {suite.FOLDERS["recovery"], suite.FOLDERS["regress"], "src/test/perl"}
-    folders |= {suite.folder_of(one) for one in suites if one != suite.METHODS}
+    folders |= {suite.folder_of(name) for name in suites if name != suite.METHODS}
     for folder in folders:
         if {"..", "/"} & set(PurePosixPath(folder).parts):
             raise LabError(f"--suite {folder}: leads out of the tree")

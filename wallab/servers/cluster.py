@@ -126,8 +126,8 @@ class Cluster:
             except psycopg.OperationalError as error:
                 if self._postmaster.poll() is not None or time.monotonic() > deadline:
                     self.stop(signal.SIGQUIT)
-                    said = self.complaints() or "; ".join(self._said()[-5:]) or "it said nothing"
-                    raise ServerFailed(f"the server did not start: {said}") from error
+                    reason = self.complaints() or "; ".join(self._said()[-5:]) or "it said nothing"
+                    raise ServerFailed(f"the server did not start: {reason}") from error
                 time.sleep(0.02)
 
     def _said(self) -> list[str]:
@@ -209,7 +209,7 @@ class Cluster:
 
     def segments(self) -> int:
         """Return how many WAL segments lie in pg_wal."""
-        return sum(1 for one in self.wal.iterdir() if re.fullmatch(r"[0-9A-F]{24}", one.name))
+        return sum(1 for file in self.wal.iterdir() if re.fullmatch(r"[0-9A-F]{24}", file.name))
 
     def read_into_memory(self) -> int:
         """Read the databases' files into the page cache; return how many bytes they are."""

@@ -322,10 +322,10 @@ def extract(archive: BinaryIO, name: str, target: Path) -> None:
         env=os.environ | {"LC_ALL": "C"},
     )
     if result.returncode:
-        said = result.stderr.decode(errors="replace")
-        if "No space left on device" in said:
+        message = result.stderr.decode(errors="replace")
+        if "No space left on device" in message:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-        raise LabError(f"source {name}: cannot be unpacked: {said.strip()[-300:]}")
+        raise LabError(f"source {name}: cannot be unpacked: {message.strip()[-300:]}")
     inside = list(target.iterdir())
     if len(inside) == 1 and inside[0].is_dir() and not inside[0].is_symlink():
         # Move the single top folder's content up.

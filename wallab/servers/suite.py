@@ -170,11 +170,11 @@ _OLD_RESULT = re.compile(
 
 def scheduled_result(job: Job, line: str) -> Result | None:
     """Return the test whose end a line of pg_regress's output tells, if it does."""
-    found = _TAP_RESULT.match(line) or _OLD_RESULT.match(line)
-    if not found:
+    match = _TAP_RESULT.match(line) or _OLD_RESULT.match(line)
+    if not match:
         return None
-    outcome: Literal["passed", "failed"] = "passed" if found["how"] == "ok" else "failed"
-    return Result(job.suite, found["name"], job.method, outcome, int(found["ms"]) / 1000)
+    outcome: Literal["passed", "failed"] = "passed" if match["how"] == "ok" else "failed"
+    return Result(job.suite, match["name"], job.method, outcome, int(match["ms"]) / 1000)
 
 
 def script_result(job: Job, output: str, code: int | None, seconds: float) -> Result:

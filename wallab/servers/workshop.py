@@ -58,20 +58,20 @@ def opened(
     _make(folder, guest=guest)
     shared = paths.cache() / "ccache"
     _make(shared, guest=False)
-    shown = {path: path for path in readable}
+    places = {path: path for path in readable}
     if guest:
-        shown |= {shared: shared}
+        places |= {shared: shared}
         _fetch(store, folder / "ccache")
     copied = not lasting and (kept / "src").is_dir() and sandbox.kind(guest=guest) == "bwrap"
     if copied:
-        shown[GIVEN] = kept
+        places[GIVEN] = kept
     try:
         with Sandbox(
             folder,
             guest=guest,
             shown_at=kept,
             writable=[] if guest else [shared],
-            readable=shown,
+            readable=places,
         ) as box:
             own = box.inside / "ccache" if guest else shared
             variables = _variables(own, shared, guest)

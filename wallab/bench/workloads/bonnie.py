@@ -59,15 +59,15 @@ class Bonnie(FileWorkload):
             "-n",
             str(CREATED),
         ]
-        said, seconds = runner.program(command, folder, memory)
-        return outcome(said, seconds)
+        output, seconds = runner.program(command, folder, memory)
+        return outcome(output, seconds)
 
 
-def outcome(said: str, seconds: float) -> Outcome:
+def outcome(output: str, seconds: float) -> Outcome:
     """Read the CSV that bonnie++ printed; RunFailed if it is none, or has no seeks."""
-    fields = said.strip().splitlines()[-1].split(",") if said.strip() else []
+    fields = output.strip().splitlines()[-1].split(",") if output.strip() else []
     if len(fields) <= max(_PLACES.values()) or fields[0] not in ("1.97", "1.98"):
-        raise RunFailed(f"bonnie++ printed no CSV of format 1.97 or 1.98: {said.strip()[-300:]}")
+        raise RunFailed(f"bonnie++ printed no CSV of format 1.97 or 1.98: {output.strip()[-300:]}")
 
     def figure(name: str) -> float | None:
         try:

@@ -23,10 +23,10 @@ class FileWorkload(Workload):
 
 def program(name: str) -> Path:
     """Return where the program is, also among those for administrators; MachineError if nowhere."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
-    if not found:
+    path = shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
+    if not path:
         raise MachineError(f"there is no {name}; on Debian, apt-get install {name}")
-    return Path(found)
+    return Path(path)
 
 
 def folder(stage: Stage) -> Path:

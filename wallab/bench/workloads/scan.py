@@ -56,11 +56,11 @@ class Scan(Workload):
         except psycopg.Error as error:
             raise RunFailed(f"the scan failed: {error}") from error
         assert row is not None
-        found = outcome(row[0] if isinstance(row[0], list) else json.loads(row[0]))
+        result = outcome(row[0] if isinstance(row[0], list) else json.loads(row[0]))
         drive = stage.drives["data"].reading().counters
         if drive.get("reads"):
-            found.values["drive_read_kb"] = drive["sectors_read"] * SECTOR / 1024 / drive["reads"]
-        return found
+            result.values["drive_read_kb"] = drive["sectors_read"] * SECTOR / 1024 / drive["reads"]
+        return result
 
 
 def outcome(explained: list[dict[str, Any]]) -> Outcome:

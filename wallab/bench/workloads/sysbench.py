@@ -50,7 +50,7 @@ class Sysbench(FileWorkload):
             if preset.seconds
             else ["--time=0", f"--events={(preset.transactions or 1) * clients}"]
         )
-        said, _ = runner.program(
+        output, _ = runner.program(
             self._command(
                 stage,
                 "--file-test-mode=rndwr",
@@ -61,25 +61,25 @@ class Sysbench(FileWorkload):
             ),
             files.folder(stage),
         )
-        return outcome(said)
+        return outcome(output)
 
 
-def outcome(said: str) -> Outcome:
+def outcome(output: str) -> Outcome:
     """Read what sysbench (1.0) printed of a run; RunFailed if a figure is missing."""
 
     def figure(name: str) -> float:
-        found = re.search(_FIGURE.format(name), said, re.MULTILINE)
-        if not found:
-            raise RunFailed(f"sysbench's report has no {name}: {said.strip()[-300:]}")
-        return float(found[1])
+        match = re.search(_FIGURE.format(name), output, re.MULTILINE)
+        if not match:
+            raise RunFailed(f"sysbench's report has no {name}: {output.strip()[-300:]}")
+        return float(match[1])
 
     writes, seconds = figure("writes/s"), figure("total time")
-    seen = [(float(second), float(mib)) for second, mib in _SECOND.findall(said)]
+    seen = [(float(second), float(mib)) for second, mib in _SECOND.findall(output)]
     series = {}
     if seen:
         # Told as MiB a second: requests of so many bytes.
         ends, rates = zip(*((at, mib * (1 << 20) / BLOCK) for at, mib in seen), strict=True)
-        series["rate"] = TimeSeries(ends, tuple(round(one, 1) for one in rates))
+        series["rate"] = TimeSeries(ends, tuple(round(rate, 1) for rate in rates))
     return Outcome(
         Measured(writes, round(writes * seconds), 0, figure("avg"), 0.0, lasted_s=seconds),
         values={

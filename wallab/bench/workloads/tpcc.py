@@ -89,7 +89,7 @@ class Tpcc(Workload):
             connection.execute("TRUNCATE tpcc.answer")
         outcome = super().measure(stage, runner)
         with stage.cluster.connect() as connection:
-            found = answers(connection, stage.preset.seconds, CYCLE_S / stage.preset.pace)
+            figures = answers(connection, stage.preset.seconds, CYCLE_S / stage.preset.pace)
             archived = connection.execute(
                 "SELECT archived_count, failed_count FROM pg_stat_archiver"
             ).fetchone()
@@ -97,18 +97,18 @@ class Tpcc(Workload):
         ideal = IDEAL * stage.conditions.scale * stage.preset.pace
         values = {
             "tpm_ideal": ideal,
-            "tpm_share": 100 * found["tpm"] / ideal,
+            "tpm_share": 100 * figures["tpm"] / ideal,
             "archived": float(archived[0]),
             "archive_failures": float(archived[1]),
             "archive_cached_mb": pagecache.resident(stage.archive) / 1e6,
         }
-        outcome.values.update(found | values)
+        outcome.values.update(figures | values)
         return outcome
 
     def check(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         if broken := inconsistencies(connection):
-            said = ", ".join(f"{number} ({rows} rows)" for number, rows in broken.items())
-            raise RunFailed(f"broken consistency conditions of TPC-C, clause 3.3.2: {said}")
+            conditions = ", ".join(f"{number} ({rows} rows)" for number, rows in broken.items())
+            raise RunFailed(f"broken consistency conditions of TPC-C, clause 3.3.2: {conditions}")
 
 
 def answers(
