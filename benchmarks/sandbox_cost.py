@@ -31,7 +31,7 @@ WAYS = {"bwrap": None, "none": "1"}
 """Kind of sandbox -> what the setting is for it."""
 
 
-def build(found: Source, system: str, kind: str, at: Path, warm: Path | None) -> float:
+def build(source_tree: Source, system: str, kind: str, at: Path, warm: Path | None) -> float:
     """Build stock from nothing in that kind of sandbox, and return the seconds."""
     os.environ.pop(sandbox.SETTING, None)
     if setting := WAYS[kind]:
@@ -43,7 +43,7 @@ def build(found: Source, system: str, kind: str, at: Path, warm: Path | None) ->
         (folder / "cache").mkdir()
         if warm:
             shutil.copytree(warm, folder / "cache/ccache", symlinks=True)
-        maker = Builder(found, buildsystem.choose(system, found), folder / "build")
+        maker = Builder(source_tree, buildsystem.choose(system, source_tree), folder / "build")
         begun = time.monotonic()
         (server,) = maker.build({"stock": []})
         seconds = time.monotonic() - begun
@@ -55,17 +55,17 @@ def build(found: Source, system: str, kind: str, at: Path, warm: Path | None) ->
 
 def measure(wanted: str, system: str, rounds: int, at: Path, warm: Path | None) -> int:
     """Build in turn, print what each took and the ratio; 1 if that is too high."""
-    found = source.resolve(wanted)
+    source_tree = source.resolve(wanted)
     seconds: dict[str, list[float]] = {kind: [] for kind in WAYS}
     for number in range(rounds):
         for kind in list(WAYS)[:: -1 if number % 2 else 1]:
-            seconds[kind].append(build(found, system, kind, at, warm))
+            seconds[kind].append(build(source_tree, system, kind, at, warm))
             print(f"{kind:8} {seconds[kind][-1]:8.1f} s", flush=True)
-    ratios = [one / other for one, other in zip(*seconds.values(), strict=True)]
+    ratios = [boxed / bare for boxed, bare in zip(*seconds.values(), strict=True)]
     ratio = statistics.median(ratios)
     print(
-        f"PostgreSQL {found.version}, {'warm' if warm else 'cold'}, {os.cpu_count()} CPUs: "
-        f"{ratio:.3f} × as long in the sandbox ({', '.join(f'{one:.3f}' for one in ratios)}); "
+        f"PostgreSQL {source_tree.version}, {'warm' if warm else 'cold'}, {os.cpu_count()} CPUs: "
+        f"{ratio:.3f} × as long in the sandbox ({', '.join(f'{each:.3f}' for each in ratios)}); "
         f"at most {LIMIT}"
     )
     return 1 if ratio > LIMIT else 0

@@ -195,7 +195,7 @@ LONG = f"3{os.getpid()}"
 
 def left(place: Path) -> list[list[str]]:
     """The command lines of what builds of this test still run, wherever that is."""
-    lines = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+    lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     return [line for line in lines if LONG in line or any(f"{place}/" in word for word in line)]
 
 

@@ -161,8 +161,8 @@ def test_clone_of_a_stranger_runs_nothing(
     strange: tuple[Path, Path], tmp_path: Path, ref: str
 ) -> None:
     clone, marks = strange
-    found = source.resolve(f"{clone}{ref}")
-    source.unpack(found, tmp_path / "copy")
+    tree = source.resolve(f"{clone}{ref}")
+    source.unpack(tree, tmp_path / "copy")
     assert ran(marks) == []
     assert (tmp_path / "copy" / "src" / "a.c").read_text() == "int a;\n"
     assert not (tmp_path / "copy" / ".git").exists()

@@ -34,9 +34,9 @@ class Ahead:
         if self._pool is None:
             return self._take(next(iter(pending())))
         coming = list(islice(pending(), 2 * self._jobs))
-        for one in coming:
-            if _key(one) not in self._taken:
-                self._taken[_key(one)] = self._pool.submit(self._take, one)
+        for turn in coming:
+            if _key(turn) not in self._taken:
+                self._taken[_key(turn)] = self._pool.submit(self._take, turn)
         return self._taken.pop(_key(coming[0])).result()
 
     def _take(self, pending: Pending) -> Sample:

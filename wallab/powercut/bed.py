@@ -148,8 +148,8 @@ class CutBed:
                 self._undo.callback(pair.close)
             # As in wallab.bench.realbed: file systems are mounted where the drives do not live.
             mounts.enter_private_namespace()
-            shown = installed.shown(self._trees, self.ledger, self._undo, private=True)
-            self.servers, self.methods = dict(shown.paths), dict(shown.methods)
+            trees = installed.shown(self._trees, self.ledger, self._undo, private=True)
+            self.servers, self.methods = dict(trees.paths), dict(trees.methods)
             for pair in self.pairs.values():
                 self._undo.callback(pair.cluster.stop, signal.SIGQUIT)
         except BaseException:
