@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import subprocess
 import sys
 import termios
 import time
@@ -19,9 +20,8 @@ from pathlib import Path
 
 from wallab.bench import provenance
 from wallab.bench.realbed import RealBed
-from wallab.errors import LabError
+from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.machine import mounts
 from wallab.virtual import devices, message
 from wallab.virtual.message import Answer, Order
 
@@ -30,7 +30,6 @@ _LINE = "/dev/ttyS1"
 _ORDER_BYTES = 1 << 20
 _BLKFLSBUF = 0x1261
 _PVPANIC = 0x505
-_CLONE_NEWNS = 0x00020000
 _MS_REC = 0x4000
 _MS_SHARED = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -69,27 +68,14 @@ class Outside:
     def __init__(self) -> None:
         if _LIBC.mount(None, b"/", None, _MS_REC | _MS_SHARED, None):
             raise OSError(ctypes.get_errno(), "sharing of mounts")
-        self._here = self._present()
+        self._here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
-    @staticmethod
-    def _present() -> int:
-        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Go there for a while."""
-        back = self._present()
-        self._go(self._here)
-        try:
-            yield
-        finally:
-            self._go(back)
-            os.close(back)
-
-    @staticmethod
-    def _go(namespace: int) -> None:
-        if _LIBC.setns(namespace, _CLONE_NEWNS):
-            raise OSError(ctypes.get_errno(), "setns")
+    def run(self, *command: str | Path) -> None:
+        """Run a command there; MachineError with its words if it fails."""
+        place = f"--mount=/proc/{os.getpid()}/fd/{self._here}"
+        done = subprocess.run(["nsenter", place, *command], capture_output=True, text=True)
+        if done.returncode:
+            raise MachineError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
 
 
 def _fresh(device: Path) -> None:
@@ -128,17 +114,15 @@ class Agent:
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[None]:
-        with self._outside.entered():
-            _fresh(self._servers)
-            mounts.mount(self._servers, _SERVER, "erofs", "ro")
+        _fresh(self._servers)
+        self._outside.run("mount", "-t", "erofs", "-o", "ro", self._servers, _SERVER)
         try:
             yield
         finally:
             if self._bed:
                 self._bed.hide_servers()
-            with self._outside.entered():
-                mounts.unmount(_SERVER)
-                _fresh(self._servers)
+            self._outside.run("umount", _SERVER)
+            _fresh(self._servers)
 
     def _template(self, order: Order) -> Answer:
         trees = {order.server: _SERVER / "tree"}
