@@ -14,7 +14,7 @@ from wallab import paths
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.powercut import conduct, display
-from wallab.record import manifest, matrix, ownvariant, reference, series
+from wallab.record import driveprofile, manifest, matrix, ownvariant, reference, series
 from wallab.record.build import AppliedPatch, Build
 from wallab.record.ownvariant import OwnPatch, OwnVariant
 from wallab.record.samples import Sample, SampleFile
@@ -286,7 +286,17 @@ def record(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
 
 @pytest.mark.parametrize("kind", RECORDS)
 @pytest.mark.parametrize(
-    "damage", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"null", b'{"version": "../x"}']
+    "damage",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"\xff": 1}',
+        b'{"name": "\xe9"}',
+        b"[" * 100_000,
+        b"null",
+        b'{"version": "../x"}',
+    ],
 )
 def test_damaged_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damage: bytes
@@ -513,3 +523,30 @@ def test_sample_that_lasted_no_time(tmp_path: Path) -> None:
     sample["cpu_seconds"] = {"server": 1, "client": 1}
     plan = (OVER_TIME / "manifest.json").read_text()
     assert tabulated(a_run(tmp_path, plan, f"{json.dumps(sample)}\n")) == ""
+
+
+def test_what_is_not_in_utf_8_is_refused(tmp_path: Path) -> None:
+    name, damaged = b'"direct-io"', b'"dir\xe9ct-io"'
+    line = SAMPLE.encode().replace(name, damaged, 1)
+    assert line != SAMPLE.encode()
+    assert read_samples(tmp_path / "samples.jsonl", line + b"\n" + line + b"\n") is None
+    (tmp_path / "manifest.json").write_bytes(MANIFEST.encode().replace(name, damaged, 1))
+    with pytest.raises(LabError, match=r"manifest.json: not in UTF-8: byte 0xe9"):
+        manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"# \xe9\n", "byte 2: expected text in UTF-8"),
+        (b"rpm = " + b"9" * 5000, "line 1: expected a number of 64 bits"),
+        (b"rpm = " + b"[" * 100_000, "nested too deeply"),
+        (b"rpm = { a = 1 }", "rpm: expected `int | str | array`, got `object`"),
+        (b"rpm = true", "expected `int | str | array`, got `bool`"),
+    ],
+)
+def test_drive_profile_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
+) -> None:
+    monkeypatch.setattr(driveprofile, "_PROFILES", tmp_path)
+    assert expected in refusal(lambda _: driveprofile.profile("x"), tmp_path / "x.toml", content)

@@ -1,5 +1,6 @@
 #include "drive.h"
 
+#include "plaintext.h"
 #include "process.h"
 
 #include <errno.h>
@@ -423,8 +424,8 @@ const char *drive_trace(struct drive *d, const char *path)
     uint64_t lost = 0;
 
     if (path != NULL) {
-        if (strlen(path) >= sizeof d->trace_path || strpbrk(path, "\"\\") != NULL)
-            return "the path is too long or has quotes in it";
+        if (strlen(path) >= sizeof d->trace_path || !is_plain_text(path))
+            return "the path is too long, or has quotes or control characters in it";
         opened = trace_open(path, params_revolution_ns(&d->model.params));
         if (opened == NULL)
             return strerror(errno);

@@ -1,5 +1,7 @@
 #include "params.h"
 
+#include "plaintext.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -131,7 +133,7 @@ static bool set_value(struct params *p, const struct parameter *k, const char *t
 
     switch (k->kind) {
     case VALUE_TEXT:
-        if (strlen(text) > (size_t)k->maximum || strpbrk(text, "\"\\\n") != NULL)
+        if (strlen(text) > (size_t)k->maximum || !is_plain_text(text))
             break;
         strcpy((char *)p + k->offset, text);
         return true;

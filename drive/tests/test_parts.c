@@ -139,6 +139,7 @@ static void test_params(void)
     CHECK(!accepts("track_skew_ns=0"), "accepted");
     CHECK(!accepts("cache_bytes=524288"), "accepted");
     CHECK(!accepts("name=a\"b"), "accepted");
+    CHECK(!accepts("name=a\tb"), "accepted"); /* no JSON has it as it is */
 }
 
 /* Every sector has a place of its own, in order, and the angles follow the skews. */

@@ -1,6 +1,7 @@
 """The control socket of a simulated drive; drive/README.md has the protocol."""
 
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -23,12 +24,14 @@ class DriveControl:
         except OSError as error:
             self._socket.close()
             raise MachineError(f"no simulated drive answers at {path}: {error.strerror}") from None
-        self._lines = self._socket.makefile("r")
+        self._lines = self._socket.makefile("r", encoding="utf-8", errors="replace")
 
     def ask(self, command: str) -> dict[str, Any]:
         """Send a command and return the drive's answer; LabError if it refuses."""
+        if "\n" in command:
+            raise LabError(f"the simulated drive: {command!r}: a command is one line")
         try:
-            self._socket.sendall(command.encode() + b"\n")
+            self._socket.sendall(os.fsencode(command) + b"\n")
             line = self._lines.readline()
         except OSError as error:
             raise MachineError(

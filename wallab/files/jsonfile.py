@@ -44,6 +44,8 @@ def loads(text: bytes | str, shape: type[Shape]) -> Shape:
         return msgspec.json.decode(text, type=shape, dec_hook=_from_plain)
     except RecursionError:
         raise msgspec.DecodeError("nested too deeply") from None
+    except UnicodeDecodeError as error:  # whose place is that in a word of the file
+        raise msgspec.DecodeError(f"not in UTF-8: byte {error.object[error.start]:#x}") from None
 
 
 def save(file: Path, value: object) -> None:

@@ -27,15 +27,20 @@ def read_toml(file: Path, shape: type[Shape]) -> Shape:
         raise LabError(f"{file}: tables or arrays are nested too deeply") from None
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def read_text(file: Path) -> str:
+    """Read the file; LabError where there is none, or it is not in UTF-8."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LabError(f"{file}: no such file") from None
     except OSError as error:
         raise LabError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise LabError(f"{file}: byte {error.start}: expected text in UTF-8") from None
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    text = read_text(file)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -80,9 +80,11 @@ PACKAGES: dict[str, dict[str, str]] = {
     },
     "test": {
         "bonnie++": "bonnie++",
+        "clang": "clang",
         "dmsetup": "dmsetup",
         "fio": "fio",
         "hdparm": "hdparm",
+        "libclang-rt-dev": "clang",
         "nbdkit": "nbdkit",
         "nbdkit-plugin-dev": "nbdkit",
         "libperl-critic-perl": "perlcritic",

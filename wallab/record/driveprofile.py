@@ -1,22 +1,21 @@
 """Drive profiles: the parameters of the drives that can be simulated."""
 
-import tomllib
-from typing import Any
-
 from wallab import paths
 from wallab.errors import LabError
+from wallab.files.strict import read_text, read_toml
 
 PROTECTED = ("raid-bbwc", "raid-bbwc-128mb", "nvme-plp")
 """Profiles of drives whose write cache survives a power failure."""
 
 _PROFILES = paths.DRIVE / "profiles"
+_Parameters = dict[str, int | str | list[int]]
 
 
 def profiles() -> dict[str, str]:
     """Return the profiles' names and what the first lines of each say of its drive."""
     abouts = {}
     for file in sorted(_PROFILES.glob("*.toml")):
-        head = file.read_text().split("\n#\n", 1)[0]
+        head = read_text(file).split("\n#\n", 1)[0]
         about = " ".join(line.lstrip("# ") for line in head.splitlines())
         abouts[file.stem] = about.removeprefix(f"{file.stem}: ")
     return abouts
@@ -28,13 +27,9 @@ def profile(name: str) -> dict[str, str]:
     known = profiles()
     if name not in known:
         raise LabError(f"no drive profile “{name}”; there are {', '.join(known)}")
-    try:
-        data: dict[str, Any] = tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise LabError(f"{file}: {error}") from None
-    return {key: _parameter(value) for key, value in data.items()}
+    return {key: _parameter(value) for key, value in read_toml(file, _Parameters).items()}
 
 
-def _parameter(value: object) -> str:
+def _parameter(value: int | str | list[int]) -> str:
     """Write a value of a profile as the drive's command line takes it."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
