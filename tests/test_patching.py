@@ -86,7 +86,9 @@ def test_order_makes_no_difference(series_tree: tuple[str, WorkTree]) -> None:
 
 
 @pytest.mark.parametrize("name", POSTABLE)
-def test_what_could_be_posted_applies_to_stock(series_tree: tuple[str, WorkTree], name: str) -> None:
+def test_what_could_be_posted_applies_to_stock(
+    series_tree: tuple[str, WorkTree], name: str
+) -> None:
     major, tree = series_tree
     tree.apply([patch(name, major)], major)
     assert patch(name, major).file.read_text().startswith("From ")
