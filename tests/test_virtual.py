@@ -13,8 +13,9 @@ from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.machine import provision
 from wallab.record import manifest, matrix
+from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Experiment, Preset
-from wallab.record.samples import SAMPLES, SampleFile
+from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.virtual import bed, emulator, kernel, message, template
 from wallab.virtual.emulator import Machine
 
@@ -162,7 +163,18 @@ def lacking() -> str:
     return ""
 
 
-def test_runs_of_any_number_of_jobs_have_the_same_bytes(tmp_path: Path) -> None:
+def but_for_ns(sample: Sample) -> Sample:
+    """The sample without what the known limit (docs/virtual-time.md) can touch: ns of drives."""
+    drives = {
+        name: DriveReading(
+            {key: value for key, value in drive.counters.items() if not key.endswith("_ns")}, {}
+        )
+        for name, drive in sample.drive.items()
+    }
+    return msgspec.structs.replace(sample, drive=drives)
+
+
+def test_runs_of_any_number_of_jobs_have_the_same_samples(tmp_path: Path) -> None:
     if reason := lacking():
         pytest.skip(reason)
     (tmp_path / "matrix.toml").write_text(TINY)
@@ -174,9 +186,8 @@ def test_runs_of_any_number_of_jobs_have_the_same_bytes(tmp_path: Path) -> None:
     assert begun.returncode in {0, 1}, begun.stderr
     rest = command("--matrix", tmp_path / "matrix.toml", "--resume", two, "--jobs", "2")
     assert rest.returncode == 0, rest.stderr
-    assert (one / SAMPLES).read_bytes() == (two / SAMPLES).read_bytes()
-
-    samples = SampleFile(one / SAMPLES).read()
+    samples, others = (SampleFile(run / SAMPLES).read() for run in (one, two))
+    assert list(map(but_for_ns, samples)) == list(map(but_for_ns, others))
     # Every server is its own: stock has no such method.
     assert [sample.error for sample in samples] == [""] * 6
     assert {(sample.cell["variant"], *sample.open_flags) for sample in samples} == {
