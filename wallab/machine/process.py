@@ -20,14 +20,25 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent(deadly: signal.Signals) -> Callable[[], None]:
-    """Return what a child runs before exec so that it gets the signal when the lab dies."""
+def _preparation(deadly: signal.Signals | None, folder: Path | None) -> Callable[[], None]:
+    """Return what a child runs before exec, as the user that it is to be.
+
+    It gets the signal when the lab dies, and goes to the folder, which may be the user's own: where
+    a link in it leads is the user's affair, not root's.
+    """
     parent = os.getpid()
 
     def prepare() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
+        if deadly is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
+            if os.getppid() != parent:  # it died before the line above
+                os._exit(1)
+        if folder is not None:
+            try:
+                os.chdir(folder)
+            except OSError as error:
+                os.write(2, f"{folder}: {error.strerror}\n".encode())
+                os._exit(1)
 
     return prepare
 
@@ -48,11 +59,25 @@ def can_run(server: Path) -> bool:
         return False
 
 
+def server_owner() -> int:
+    """The number of the user that servers run as: the lab's own where it is not root."""
+    user = server_user()
+    return pwd.getpwnam(user).pw_uid if user else os.geteuid()
+
+
 def own(path: Path) -> None:
-    """Give the path to the user that servers run as."""
+    """Give the path to the user that servers run as; who can write to its folder is root alone."""
     if user := server_user():
         entry = pwd.getpwnam(user)
-        os.chown(path, entry.pw_uid, entry.pw_gid)
+        os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+
+
+def make_folders(*folders: Path) -> None:
+    """Make folders, if there are none, as the user that servers run as; LabError if that fails.
+
+    For folders below those where that user can write.
+    """
+    must_run(["mkdir", "-p", "--", *folders], "mkdir")
 
 
 def pinned(command: Sequence[str | Path], cpus: int | None, skipped: int = 0) -> list[str | Path]:
@@ -213,6 +238,12 @@ def _start(
     if contained and user and can_contain():
         command = _in_container(command, user)
         user = None
+    deadly_signal = deadly if die_with_parent else None
+    prepare = None
+    if user and cwd:
+        prepare, cwd = _preparation(deadly_signal, cwd), None
+    elif deadly_signal is not None:
+        prepare = _preparation(deadly_signal, None)
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if not (as_server or bare):
         base = dict(os.environ)
@@ -224,8 +255,8 @@ def _start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        # Runs after the change of user, which would clear the setting.
-        preexec_fn=_die_with_parent(deadly) if die_with_parent else None,  # noqa: PLW1509
+        # Runs after the change of user, which would clear the signal.
+        preexec_fn=prepare,  # noqa: PLW1509
         user=user,
         group=user,
         extra_groups=[] if user else None,
