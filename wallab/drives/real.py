@@ -166,7 +166,7 @@ def _copy(source: Path, target: Path) -> None:
     partial.mkdir(mode=0o700)
     process.own(partial)
     try:
-        process.must_run(["cp", "-a", "--reflink=auto", "--", source / ".", partial], "cp")
+        process.must_run(["cp", "-a", "--reflink=auto", "--", f"{source}/.", partial], "cp")
         process.must_run(["sync", "--file-system", partial], "sync")
     except LabError as error:
         raise MachineError(f"{source}: {error}") from None

@@ -20,27 +20,33 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def _preparation(deadly: signal.Signals | None, folder: Path | None) -> Callable[[], None]:
-    """Return what a child runs before exec, as the user that it is to be.
-
-    It gets the signal when the lab dies, and goes to the folder, which may be the user's own: where
-    a link in it leads is the user's affair, not root's.
-    """
+def _die_with_parent(deadly: signal.Signals) -> Callable[[], None]:
+    """Return what a child runs before exec so that it gets the signal when the lab dies."""
     parent = os.getpid()
 
     def prepare() -> None:
-        if deadly is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
-            if os.getppid() != parent:  # it died before the line above
-                os._exit(1)
-        if folder is not None:
-            try:
-                os.chdir(folder)
-            except OSError as error:
-                os.write(2, f"{folder}: {error.strerror}\n".encode())
-                os._exit(1)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
 
     return prepare
+
+
+def _all(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
+
+
+def _go_to(folder: Path) -> None:
+    """Go to a folder, in a child before exec that is the server's user by then.
+
+    Where a link of that user's leads is that user's affair; subprocess itself goes as root.
+    """
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        os.write(2, f"{folder}: {error.strerror}\n".encode())
+        os._exit(1)
 
 
 def server_user() -> str | None:
@@ -66,7 +72,7 @@ def server_owner() -> int:
 
 
 def own(path: Path) -> None:
-    """Give the path to the user that servers run as; who can write to its folder is root alone."""
+    """Give the path, in a folder that is root's, to the user that servers run as."""
     if user := server_user():
         entry = pwd.getpwnam(user)
         os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
@@ -238,12 +244,12 @@ def _start(
     if contained and user and can_contain():
         command = _in_container(command, user)
         user = None
-    deadly_signal = deadly if die_with_parent else None
-    prepare = None
+    preparations: list[Callable[[], None]] = []
+    if die_with_parent:
+        preparations.append(_die_with_parent(deadly))
     if user and cwd:
-        prepare, cwd = _preparation(deadly_signal, cwd), None
-    elif deadly_signal is not None:
-        prepare = _preparation(deadly_signal, None)
+        preparations.append(functools.partial(_go_to, cwd))
+        cwd = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if not (as_server or bare):
         base = dict(os.environ)
@@ -255,8 +261,8 @@ def _start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        # Runs after the change of user, which would clear the signal.
-        preexec_fn=prepare,  # noqa: PLW1509
+        # Runs after the change of user, which would clear the setting.
+        preexec_fn=functools.partial(_all, preparations) if preparations else None,  # noqa: PLW1509
         user=user,
         group=user,
         extra_groups=[] if user else None,
