@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from wallab.bench import transactionlog
+from wallab.files import foreign
+from wallab.files.foreign import Refused
 from wallab.machine import process
 from wallab.record.measured import Measured
 
@@ -120,13 +122,15 @@ class Pgbench:
         files = sorted(log.parent.glob(f"{log.name}.{child.pid}*"))
         try:
             with contextlib.ExitStack() as stack:
-                opened = [stack.enter_context(file.open()) for file in files]
+                owner = process.server_owner()
+                opened = [stack.enter_context(foreign.open_file(file, owner)) for file in files]
                 course = transactionlog.read(itertools.chain(*opened))
-        except OSError as error:
+        except (OSError, Refused, ValueError) as error:
             raise RunFailed(f"pgbench left no log of its transactions: {error}") from None
         finally:
             for file in files:
-                file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a folder goes with the one that it is in
+                    file.unlink()
         if not files:
             raise RunFailed("pgbench left no log of its transactions")
         return msgspec.structs.replace(figures, course=course)

@@ -92,7 +92,7 @@ class Runner:
         """
         conditions, cluster = self._stage.conditions, self._stage.cluster
         pgbench = Pgbench(self._stage.server, cluster.socket)
-        log = cluster.log.with_name("transactions") if logged else None
+        log = cluster.clients / "transactions" if logged else None
         arguments = pgbench.arguments(
             script,
             conditions.clients,

@@ -29,9 +29,7 @@ def make(stage: Stage, workload: str, settings: dict[str, str]) -> dict[str, Any
     """
     begun = time.monotonic()
     cluster, server = stage.cluster, stage.server
-    for folder in (cluster.data.parent, cluster.wal.parent, stage.archive):
-        folder.mkdir(exist_ok=True)
-        process.own(folder)
+    process.make_folders(cluster.data.parent, cluster.wal.parent, stage.archive)
     cluster.create(server)
     cluster.start(server, settings | {"max_wal_size": "4GB"})
     try:

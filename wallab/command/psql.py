@@ -48,7 +48,15 @@ def command(variant: str, arguments: tuple[str, ...]) -> int:
             # Ctrl-C is psql's own.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             environment = {"PGDATABASE": "postgres", "PGUSER": "postgres"}
-            return subprocess.run([*psql, *arguments], env=os.environ | environment).returncode
+            # The variant's own psql is as much a stranger's as its server. It keeps the terminal.
+            user = process.server_user()
+            return subprocess.run(
+                [*psql, *arguments],
+                env=os.environ | environment,
+                user=user,
+                group=user,
+                extra_groups=[] if user else None,
+            ).returncode
         finally:
             cluster.stop()
     finally:

@@ -6,7 +6,6 @@ All work happens in a folder of the lab's own below the directory that the user 
 import itertools
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from wallab.drives.drive import Drive
@@ -158,16 +157,19 @@ class DirectoryDrive(Drive):
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a folder with its owners, sharing blocks where the file system can; then sync."""
+    """Copy a folder of the server's user, sharing blocks where the file system can; then sync.
+
+    That user copies it: where a link was put in a folder's place, it leads root nowhere.
+    """
     # The copy is made elsewhere first: there is never half a folder under the name.
     partial = target.with_name(f"{target.name}.partial")
-    for command in (
-        ["cp", "-a", "--reflink=auto", str(source), str(partial)],
-        ["sync", "--file-system", str(partial)],
-    ):
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode:
-            raise MachineError(f"{' '.join(command)}: {result.stderr.strip()}")
+    partial.mkdir(mode=0o700)
+    process.own(partial)
+    try:
+        process.must_run(["cp", "-a", "--reflink=auto", "--", f"{source}/.", partial], "cp")
+        process.must_run(["sync", "--file-system", partial], "sync")
+    except LabError as error:
+        raise MachineError(f"{source}: {error}") from None
     partial.rename(target)
 
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from wallab.errors import LabError
 
@@ -85,6 +86,20 @@ def copy_file(folder: Path, inner: str, target: Path, owner: int) -> None:
         _Copy(owner).entry(source, path.name, target, path)
 
 
+def open_file(file: Path, owner: int) -> IO[str]:
+    """Open a regular file of the owner's, in a folder whose own name and parents are the lab's.
+
+    Refused for anything else, OSError for a link, and where the lab itself cannot read.
+    """
+    descriptor = os.open(file, _FILE)
+    try:
+        _Copy(owner).look_at_file(descriptor, PurePosixPath(file.name))
+        return os.fdopen(descriptor, errors="replace")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 class _Copy:
     """One copy, and what it has taken so far."""
 
@@ -138,7 +153,7 @@ class _Copy:
         """Refuse what is another's, and what gives rights."""
         state = os.fstat(descriptor)
         if state.st_uid != self._owner:
-            raise _refuse(path, f"belongs to user {state.st_uid}, not to the build's")
+            raise _refuse(path, f"belongs to user {state.st_uid}, not to {self._owner}")
         # A folder's set-group-ID is inherited from where it was made.
         if state.st_mode & stat.S_ISUID or (
             state.st_mode & stat.S_ISGID and not stat.S_ISDIR(state.st_mode)
@@ -148,12 +163,17 @@ class _Copy:
             raise _refuse(path, "has capabilities")
         return state
 
+    def look_at_file(self, descriptor: int, path: PurePosixPath) -> os.stat_result:
+        """Refuse what is no regular file, too."""
+        state = self._look(descriptor, path)
+        if not stat.S_ISREG(state.st_mode):
+            raise _refuse(path, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
+        return state
+
     def _file(self, source: int, name: str, target: Path, path: PurePosixPath) -> None:
         descriptor = os.open(name, _FILE, dir_fd=source)
         try:
-            state = self._look(descriptor, path)
-            if not stat.S_ISREG(state.st_mode):
-                raise _refuse(path, _KINDS.get(stat.S_IFMT(state.st_mode), "no file"))
+            state = self.look_at_file(descriptor, path)
             key = (state.st_dev, state.st_ino)
             if state.st_nlink > 1 and key in self._taken:
                 os.link(self._taken[key], target)

@@ -32,6 +32,23 @@ def _die_with_parent(deadly: signal.Signals) -> Callable[[], None]:
     return prepare
 
 
+def _all(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
+
+
+def _go_to(folder: Path) -> None:
+    """Go to a folder, in a child before exec that is the server's user by then.
+
+    Where a link of that user's leads is that user's affair; subprocess itself goes as root.
+    """
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        os.write(2, f"{folder}: {error.strerror}\n".encode())
+        os._exit(1)
+
+
 def server_user() -> str | None:
     """The user that servers run as, or None where the lab does not run as root."""
     return SERVER_USER if os.geteuid() == 0 else None
@@ -48,11 +65,25 @@ def can_run(server: Path) -> bool:
         return False
 
 
+def server_owner() -> int:
+    """The number of the user that servers run as: the lab's own where it is not root."""
+    user = server_user()
+    return pwd.getpwnam(user).pw_uid if user else os.geteuid()
+
+
 def own(path: Path) -> None:
-    """Give the path to the user that servers run as."""
+    """Give the path, in a folder that is root's, to the user that servers run as."""
     if user := server_user():
         entry = pwd.getpwnam(user)
-        os.chown(path, entry.pw_uid, entry.pw_gid)
+        os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+
+
+def make_folders(*folders: Path) -> None:
+    """Make folders, if there are none, as the user that servers run as; LabError if that fails.
+
+    For folders below those where that user can write.
+    """
+    must_run(["mkdir", "-p", "--", *folders], "mkdir")
 
 
 def pinned(command: Sequence[str | Path], cpus: int | None, skipped: int = 0) -> list[str | Path]:
@@ -192,6 +223,12 @@ def _start(
     stderr: int | IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
     user = server_user() if as_server else None
+    preparations: list[Callable[[], None]] = []
+    if die_with_parent:
+        preparations.append(_die_with_parent(deadly))
+    if user and cwd:
+        preparations.append(functools.partial(_go_to, cwd))
+        cwd = None
     base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if not (as_server or bare):
         base = dict(os.environ)
@@ -204,7 +241,7 @@ def _start(
         stderr=stderr,
         start_new_session=True,
         # Runs after the change of user, which would clear the setting.
-        preexec_fn=_die_with_parent(deadly) if die_with_parent else None,  # noqa: PLW1509
+        preexec_fn=functools.partial(_all, preparations) if preparations else None,  # noqa: PLW1509
         user=user,
         group=user,
         extra_groups=[] if user else None,

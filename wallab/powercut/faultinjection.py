@@ -82,7 +82,11 @@ def full(situation: Situation) -> None:
     """The WAL drive's file system is full; there is room again when the server has stopped."""
     situation.load.check(time.monotonic_ns())
     filler = situation.pair.wal.mount_point / "filler"
-    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        # The drive is the server's user's: nothing that is there already, and no link, is filled.
+        descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except OSError as error:
+        raise LoadFailed(f"{filler}: {error.strerror}") from None
     try:
         for step in (1 << 20, 4096):
             try:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import re
 import signal
 import subprocess
@@ -21,6 +20,10 @@ from wallab.machine.memorygroup import MemoryGroup
 
 START_PATIENCE = 120.0
 """Seconds that a server may take to accept connections."""
+
+
+READ_PATIENCE = 1800.0
+"""Seconds that all files of a server may take to be read."""
 
 
 class ServerFailed(LabError):
@@ -79,10 +82,15 @@ class Cluster:
         self.wal = wal
         self._ledger = ledger
         self.socket = ledger.folder / "socket"
+        self.clients = ledger.folder / "clients"
+        """What clients write."""
         self.log = ledger.folder / "log" / "postgresql.log"
-        for folder in (self.socket, self.log.parent):
+        """In a folder where root alone writes, and the server's user reads."""
+        for folder in (self.socket, self.clients):
             folder.mkdir(exist_ok=True)
             process.own(folder)
+        self.log.parent.mkdir(exist_ok=True)
+        self.log.parent.chmod(0o755)
         self._group = group
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
@@ -156,6 +164,8 @@ class Cluster:
             dbname="postgres",
             autocommit=True,
             connect_timeout=10,
+            # The folder is the server's user's, who could put a link to another's socket there.
+            requirepeer=process.server_user() or "",
         )
         with connection:
             yield connection
@@ -209,15 +219,29 @@ class Cluster:
 
     def segments(self) -> int:
         """Return how many WAL segments lie in pg_wal."""
-        return sum(1 for file in self.wal.iterdir() if re.fullmatch(r"[0-9A-F]{24}", file.name))
+        names = _as_server(["find", self.wal, "-maxdepth", "1", "-printf", "%f\\n"])
+        return sum(1 for name in names if re.fullmatch(r"[0-9A-F]{24}", name))
 
     def read_into_memory(self) -> int:
         """Read the databases' files into the page cache; return how many bytes they are."""
-        total = 0
-        buffer = bytearray(1 << 20)
-        for folder, _, names in os.walk(self.data / "base"):
-            for name in names:
-                with (Path(folder) / name).open("rb", buffering=0) as stream:
-                    while size := stream.readinto(buffer):
-                        total += size
-        return total
+        command: list[str | Path] = ["find", self.data / "base", "-type", "f", "-printf", "%s\\n"]
+        command += ["-exec", "sh", "-c", 'exec cat -- "$@" >/dev/null', "sh", "{}", "+"]
+        return sum(map(int, _as_server(command)))
+
+
+def _as_server(command: list[str | Path]) -> list[str]:
+    """Return the lines that a program prints as the server's user, whose folders it looks at.
+
+    Nothing that leads out of them leads root. ServerFailed if it cannot.
+    """
+    with process.started(
+        command, as_server=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        try:
+            output, errors = child.communicate(timeout=READ_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise ServerFailed("the server's files take too long to read") from None
+    if child.returncode:
+        words = errors.decode(errors="replace").strip()[-300:]
+        raise ServerFailed(f"the server's files cannot be read: {words}")
+    return output.decode(errors="replace").splitlines()

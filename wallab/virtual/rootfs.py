@@ -41,10 +41,10 @@ _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
 _LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
 _PROGRAMS = (
-    "nsenter", "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mount", "umount", "setpriv", "taskset",
-    "unshare",
+    "cat", "fincore", "find", "mkdir", "mkfs.btrfs", "mkfs.ext4", "mkfs.xfs", "mount", "nsenter",
+    "setpriv", "taskset", "umount", "unshare",
 )  # fmt: skip
-_BUSYBOX = ("sh", "find", "cat", "cp", "true", "losetup", "modprobe")
+_BUSYBOX = ("sh", "cp", "true", "losetup", "modprobe")
 """Where nothing depends on which program of that name it is."""
 
 _SERVER_PROGRAMS = ("postgres", "initdb", "pgbench", "psql")

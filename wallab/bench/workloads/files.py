@@ -3,10 +3,11 @@
 import shutil
 from pathlib import Path
 
+from wallab.bench.pgbench import RunFailed
 from wallab.bench.runner import Runner
 from wallab.bench.stage import Stage
 from wallab.bench.workloads.base import Workload
-from wallab.errors import MachineError
+from wallab.errors import LabError, MachineError
 from wallab.machine import process
 from wallab.servers.cluster import Cluster
 
@@ -16,6 +17,13 @@ class FileWorkload(Workload):
 
     def load(self, server: Path, cluster: Cluster, scale: int) -> None:
         """Load nothing: there are no tables."""
+
+    def prepare(self, stage: Stage, runner: Runner) -> None:
+        """Let the server's user, whose drive it is by now, make the folder for the files."""
+        try:
+            process.make_folders(folder(stage))
+        except LabError as error:
+            raise RunFailed(str(error)) from None
 
     def warm_up(self, stage: Stage, runner: Runner) -> None:
         """Do nothing: the program begins by itself with what it measures."""
@@ -31,8 +39,4 @@ def program(name: str) -> Path:
 
 def folder(stage: Stage) -> Path:
     """Return the folder for the files, which is gone when the sample's content is."""
-    place = stage.drives["data"].mount_point / "files"
-    if not place.exists():
-        place.mkdir()
-        process.own(place)
-    return place
+    return stage.drives["data"].mount_point / "files"

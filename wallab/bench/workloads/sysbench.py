@@ -39,6 +39,7 @@ class Sysbench(FileWorkload):
 
     def prepare(self, stage: Stage, runner: Runner) -> None:
         """Write the files, and wait until they are on the drive."""
+        super().prepare(stage, runner)
         folder = files.folder(stage)
         runner.program(self._command(stage, "prepare"), folder)
         runner.program(["sync", "-f", folder], folder)
