@@ -29,6 +29,14 @@ def slow_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert left == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Interrupts are acted on, also where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_soon() -> None:
     """Interrupt this process while a child is started."""
     threading.Timer(STARTING / 3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -45,7 +53,7 @@ def within() -> None:
         pytest.fail("the block was entered")
 
 
-@pytest.mark.usefixtures("slow_start")
+@pytest.mark.usefixtures("slow_start", "interruptible")
 @pytest.mark.parametrize("start", [spawned, within])
 def test_a_child_whose_start_is_interrupted_is_not_lost(start: Callable[[], None]) -> None:
     interrupt_soon()
