@@ -179,10 +179,10 @@ def _prefix(cluster: Cluster) -> Path:
         contextlib.suppress(RunFailed),
     ):
         Runner(stage, mock.Mock()).pgbench(["-b", "select"], transactions=1, logged=True)
-    (told,) = [
+    (prefix,) = [
         argument for argument in start.call_args.args if argument.startswith("--log-prefix=")
     ]
-    return Path(told.removeprefix("--log-prefix="))
+    return Path(prefix.removeprefix("--log-prefix="))
 
 
 @pytest.mark.parametrize("name", ["archive", "data", "wal"])

@@ -658,10 +658,12 @@ def test_engines_default_rights_are_enough(
 @needs_root
 def test_lab_refuses_without_a_sandbox(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "refused", lambda guest=True: "no namespaces")
-    with pytest.raises(MachineError, match=r"bubblewrap makes none here \(no namespaces\)") as told:
+    with pytest.raises(
+        MachineError, match=r"bubblewrap makes none here \(no namespaces\)"
+    ) as error:
         make(BUILD, "true")
-    assert told.value.exit_code == 3
-    assert "--no-sandbox" in str(told.value)
+    assert error.value.exit_code == 3
+    assert "--no-sandbox" in str(error.value)
     monkeypatch.setenv("WALLAB_IMAGE", "builder")
     monkeypatch.setattr(sandbox, "_network", lambda: "eth0")
     with pytest.raises(MachineError, match=r"has a network \(eth0\).*--network none"):

@@ -179,14 +179,14 @@ def test_runs_of_any_number_of_jobs_have_the_same_samples(tmp_path: Path) -> Non
         pytest.skip(reason)
     (tmp_path / "matrix.toml").write_text(TINY)
     asked: list[str | Path] = ["tiny", "--preset", "smoke", "--matrix", tmp_path / "matrix.toml"]
-    one, two = tmp_path / "one", tmp_path / "two"
-    whole = command(*asked, "--seed", "3", "--jobs", "1", "--output", one)
+    first, second = tmp_path / "first", tmp_path / "second"
+    whole = command(*asked, "--seed", "3", "--jobs", "1", "--output", first)
     assert whole.returncode == 0, whole.stderr
-    begun = command(*asked, "--seed", "3", "--output", two, "--max-time", "1s")
+    begun = command(*asked, "--seed", "3", "--output", second, "--max-time", "1s")
     assert begun.returncode in {0, 1}, begun.stderr
-    rest = command("--matrix", tmp_path / "matrix.toml", "--resume", two, "--jobs", "2")
+    rest = command("--matrix", tmp_path / "matrix.toml", "--resume", second, "--jobs", "2")
     assert rest.returncode == 0, rest.stderr
-    samples, others = (SampleFile(run / SAMPLES).read() for run in (one, two))
+    samples, others = (SampleFile(run / SAMPLES).read() for run in (first, second))
     assert list(map(but_for_ns, samples)) == list(map(but_for_ns, others))
     # Every server is its own: stock has no such method.
     assert [sample.error for sample in samples] == [""] * 6
@@ -199,9 +199,9 @@ def test_runs_of_any_number_of_jobs_have_the_same_samples(tmp_path: Path) -> Non
         assert sample.started.startswith("2005-07-20")
         # In time that the drive shares with those that it serves.
         assert sample.drive["data"].lateness["p99_ns"] <= 200_000
-    plan = manifest.load(one)
+    plan = manifest.load(first)
     assert plan.virtual is not None
-    assert plan.virtual == manifest.load(two).virtual
+    assert plan.virtual == manifest.load(second).virtual
     assert plan.virtual.mips == 1000
     assert plan.machine.cpus == 1
     assert "virtual" in whole.stdout

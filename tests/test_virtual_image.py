@@ -64,7 +64,7 @@ def test_the_kernel_reads_the_image(tmp_path: Path) -> None:
     point.mkdir()
     subprocess.run(["mount", "-t", "erofs", "-o", "loop,ro", file, point], check=True)
     try:
-        assert sorted(one.name for one in point.iterdir()) == [
+        assert sorted(entry.name for entry in point.iterdir()) == [
             "empty", "folder", "link", "run", "some",
         ]  # fmt: skip
         for name in NAMES:

@@ -159,18 +159,18 @@ class VirtualBed:
             raise MachineError(
                 f"nothing can be measured here: {'; '.join(dict.fromkeys(self._lacking.values()))}"
             )
-        one = next(iter(self._recipes.values()))
+        recipe = next(iter(self._recipes.values()))
         # The options of the others differ in their memory alone.
         return VirtualMachine(
             mips=self._experiment.mips,
             memory_mb=tuple(sorted({memory_mb(c) for c in self._conditions.values()})),
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
-            options=one.options,
+            options=recipe.options,
             kernel=self._kernel.version,
-            kernel_sha256=one.kernel,
-            first_sha256=one.first,
-            root_sha256=one.root,
+            kernel_sha256=recipe.kernel,
+            first_sha256=recipe.first,
+            root_sha256=recipe.root,
             servers={name: image.sha256 for name, image in sorted(self._servers.items())},
             templates={name: recipe.sha256 for name, recipe in self._recipes.items()},
         )
@@ -229,8 +229,8 @@ class VirtualBed:
 
     def _make(self, name: str, conditions: Conditions) -> Template:
         recipe = self._recipes[name]
-        if (found := template.kept(recipe)) is not None:
-            return found
+        if (kept := template.kept(recipe)) is not None:
+            return kept
         say(f"making the template {name}, once: a guest boots and loads its cluster")
         begun = time.monotonic()
         maker = server_name(conditions.source, MAKER)
@@ -302,8 +302,8 @@ class VirtualBed:
 
     def _chance(self, cell: Cell, round_number: int, control: bool) -> tuple[int, int]:
         """Return the clients' seed, and how many ns later the sample begins."""
-        told = jsonfile.dumps([self._seed, cell, round_number, control])
-        digest = hashlib.sha256(told).digest()
+        words = jsonfile.dumps([self._seed, cell, round_number, control])
+        digest = hashlib.sha256(words).digest()
         return (
             int.from_bytes(digest[:4], "little"),
             int.from_bytes(digest[4:12], "little") % _ANGLES_NS,

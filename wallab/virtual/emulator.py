@@ -163,8 +163,8 @@ class Emulator:
             line = b""
         if not line:
             raise self._ended()
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def _ended(self) -> Ended:
         words = []
@@ -190,13 +190,13 @@ class Emulator:
 
     def _result(self, verb: str) -> Any:
         while True:
-            found = self._read()
-            if "event" in found:
-                self._events.append(found["event"])
-            elif "error" in found:
-                raise MachineError(f"{PROGRAM} refuses {verb}: {found['error']['desc']}")
+            message = self._read()
+            if "event" in message:
+                self._events.append(message["event"])
+            elif "error" in message:
+                raise MachineError(f"{PROGRAM} refuses {verb}: {message['error']['desc']}")
             else:
-                return found["return"]
+                return message["return"]
 
     def _migrate(self, verb: str, file: Path, mode: str) -> None:
         """Save or load the state of the devices; memory stays in its files."""
@@ -224,9 +224,9 @@ class Emulator:
         self._events.clear()
         self.ask("cont")
         while "GUEST_PANICKED" not in self._events or "STOP" not in self._events:
-            found = self._read()
-            if "event" in found:
-                self._events.append(found["event"])
+            message = self._read()
+            if "event" in message:
+                self._events.append(message["event"])
         return (self._folder / "answer").read_bytes()
 
     def end(self) -> None:

@@ -257,10 +257,10 @@ def _modules() -> list[Path]:
 
 
 def _package(name: str) -> dict[str, Entry]:
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
         raise MachineError(f"Python's package {name} is missing; run: scripts/setup")
-    origin = Path(found.origin)
+    origin = Path(spec.origin)
     if origin.name != "__init__.py":
         return {f"{SITE}/{origin.name}": Entry(file=origin)}
     entries = _folder(origin.parent, f"{SITE}/{name}")
@@ -277,11 +277,12 @@ def _is_elf(file: Path) -> bool:
 
 def _libraries(programs: Iterable[Path]) -> list[Path]:
     """Return the shared libraries that the programs need, as this machine's loader finds them."""
-    found: set[Path] = set()
+    libraries: set[Path] = set()
     ordered = sorted(set(programs))
     for begin in range(0, len(ordered), 50):
         printed = subprocess.run(
             ["ldd", *ordered[begin : begin + 50]], capture_output=True, text=True
         ).stdout
-        found |= {Path(path) for path in re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)}
-    return sorted(path for path in found if ".libs/" not in str(path))
+        places = re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)
+        libraries |= set(map(Path, places))
+    return sorted(path for path in libraries if ".libs/" not in str(path))

@@ -144,8 +144,8 @@ def make(
     while it runs in the folder `work`. MachineError where the guest fails.
     """
     with _alone(recipe):
-        if (found := kept(recipe)) is not None:
-            return found
+        if (template := kept(recipe)) is not None:
+            return template
         folder = _folder(recipe)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name:
             made = Path(name) / "made"
