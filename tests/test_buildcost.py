@@ -112,13 +112,13 @@ def test_edited_patch_applies(tree18: Path, tmp_path: Path) -> None:
     tree = WorkTree(tmp_path / "src")
     shutil.copytree(tree18, tree.path, symlinks=True)
     folder = paths.PATCHES / "18"
-    baseline = Patch("baseline", folder / "baseline.patch")
+    below = [Patch(name, folder / f"{name}.patch") for name in ("reload-sync", "baseline")]
     original = Patch("direct-io", folder / "direct-io.patch")
     edited = tmp_path / "direct-io.patch"
     edited.write_bytes(buildcost.edited(original.file.read_bytes()))
     texts = []
     for patch in (original, msgspec.structs.replace(original, file=edited)):
-        tree.apply([baseline, patch], "18")
+        tree.apply([*below, patch], "18")
         texts.append((tree.path / "src/backend/access/transam/xlog.c").read_text())
         tree.restore()
     assert len(texts[1]) == len(texts[0]) + 1

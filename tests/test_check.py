@@ -14,6 +14,7 @@ def test_c_code_that_is_laid_out_otherwise_is_found(tmp_path: Path) -> None:
     command = dict(checks.checks())["C layout"]
     assert {Path(file).parent for file in checks.c_files()} == {
         paths.DIRECT_CP,
+        paths.DRIVE / "fuzz",
         paths.DRIVE / "src",
         paths.DRIVE / "tests",
     }
