@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 
@@ -131,11 +132,12 @@ def _ledger_record() -> bytes:
 
 
 def _read_ledger(file: Path) -> object:
-    os.environ["WALLAB_RUNTIME"] = os.environ["WALLAB_STATE"] = str(file.parent)
-    read = ledger.records()
-    if read.unreadable:
-        raise LabError(read.unreadable[file])
-    return read.dead(), read.disks_in_use()
+    homes = dict.fromkeys(("WALLAB_RUNTIME", "WALLAB_STATE"), str(file.parent))
+    with mock.patch.dict(os.environ, homes):
+        read = ledger.records()
+        if read.unreadable:
+            raise LabError(read.unreadable[file])
+        return read.dead(), read.disks_in_use()
 
 
 def _read_matrix(file: Path) -> object:
