@@ -166,10 +166,16 @@ static void deliver(struct drive *d, struct request *list)
     for (; list != NULL; list = next) {
         struct operation *o = (struct operation *)list;
         struct request r = *list; /* unless it is lasting, delivering frees it */
+        int64_t handed = drive_clock();
 
         next = r.next;
         o->deliver(o);
-        record(d, &r, drive_clock());
+        /*
+         * To hand the bytes of a read over takes time that is the drive's. An answer without any
+         * is an interrupt: what the kernel then does for those who wrote, for all pages of a file
+         * perhaps, is its own (and done elsewhere where there are several processors).
+         */
+        record(d, &r, r.kind == REQUEST_READ ? drive_clock() : handed);
         if (r.lasting)
             request_list_append(&lasting, list);
     }

@@ -132,8 +132,6 @@ static void medium_keep(void *context, int64_t sector, int64_t count)
 bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
                      const struct cache *cache)
 {
-    void *cached;
-
     memset(d, 0, sizeof *d);
     d->size = size;
     d->cache = cache;
@@ -149,9 +147,7 @@ bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
         .drop = medium_drop,
         .restage = medium_restage,
     };
-    cached = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    d->cached = cached == MAP_FAILED ? NULL : cached;
+    d->cached = image_map(size);
     if (image_init(&d->image, size) && d->cached != NULL && sectordata_adopt(d, p))
         return true;
     sectordata_free(d);
