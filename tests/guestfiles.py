@@ -4,7 +4,6 @@ The packages' files stay in the lab's cache; a guest needs a few MB of them.
 """
 
 import hashlib
-import lzma
 import re
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wallab import paths
+from wallab.virtual import cpio
+from wallab.virtual.kernel import NotToBeHad, copy_modules
 
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "ata_piix", "virtio_scsi", "megaraid_sas", "sd_mod", "nvme",
@@ -27,10 +28,6 @@ _SLOW = 1800
 """Seconds that fetching a package may take."""
 
 
-class NotToBeHadError(Exception):
-    """The files cannot be fetched from here."""
-
-
 def _run(command: Sequence[str | Path], folder: Path) -> str:
     try:
         done = subprocess.run(
@@ -38,7 +35,7 @@ def _run(command: Sequence[str | Path], folder: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         message = str(getattr(error, "stderr", None) or error).strip()
-        raise NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {message[-300:]}") from None
+        raise NotToBeHad(f"{' '.join(map(str, command[:3]))}: {message[-300:]}") from None
     return done.stdout
 
 
@@ -47,7 +44,7 @@ def _download(folder: Path) -> None:
     depends = _run(["apt-cache", "depends", "linux-image-amd64"], folder)
     image = re.search(r"Depends: (linux-image-\S+)", depends)
     if image is None:
-        raise NotToBeHadError("apt knows no linux-image-amd64")
+        raise NotToBeHad("apt knows no linux-image-amd64")
     _run(["apt-get", "-qq", "download", image[1], "busybox-static"], folder)
     for package in folder.glob("*.deb"):
         _run(["dpkg-deb", "--extract", package, folder], folder)
@@ -65,7 +62,7 @@ def fetch() -> Path:
         unpacked.mkdir()
         try:
             _download(unpacked)
-        except NotToBeHadError:
+        except NotToBeHad:
             _run(["apt-get", "-qq", "update"], unpacked)  # its lists are missing or old
             _download(unpacked)
         (chosen / "modules").mkdir(parents=True)
@@ -73,38 +70,11 @@ def fetch() -> Path:
         shutil.copyfile(kernel, chosen / "vmlinuz")
         busybox = next(file for file in unpacked.rglob("bin/busybox") if not file.is_symlink())
         shutil.copyfile(busybox, chosen / "busybox")
-        order = _copy_modules(unpacked, chosen / "modules")
+        order = copy_modules(MODULES, unpacked, chosen / "modules")
         (chosen / "order").write_text("\n".join(order) + "\n")
         if not kept.exists():
             chosen.rename(kept)
     return kept
-
-
-def _copy_modules(unpacked: Path, target: Path) -> list[str]:
-    """Copy the modules and all that they depend on; return their names in order of loading."""
-    files = {file.name.split(".")[0].replace("-", "_"): file for file in unpacked.rglob("*.ko*")}
-    (listed,) = unpacked.rglob("modules.builtin")
-    builtin = {Path(line).stem.replace("-", "_") for line in listed.read_text().split()}
-    order: list[str] = []
-
-    def add(name: str) -> None:
-        if name in order or name in builtin:
-            return
-        if name not in files:
-            raise NotToBeHadError(f"Debian's kernel has no module {name}")
-        data = files[name].read_bytes()
-        if files[name].suffix == ".xz":
-            data = lzma.decompress(data)
-        depends = re.search(rb"\0depends=([^\0]*)\0", data)
-        for dependency in depends[1].decode().split(",") if depends else []:
-            if dependency:
-                add(dependency.replace("-", "_"))
-        (target / f"{name}.ko").write_bytes(data)
-        order.append(name)
-
-    for name in MODULES:
-        add(name)
-    return order
 
 
 def initramfs(files: Path, command: Sequence[str | Path]) -> bytes:
@@ -122,19 +92,12 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run LC_ALL=C.UTF-8
 export WALLAB_STATE={STATE}
 exec /busybox chroot /host {" ".join(map(str, command))}
 """
-    entries = [_entry(folder, 0o040755) for folder in ("dev", "host", "modules")]
-    entries.append(_entry("dev/console", 0o020600, device=(5, 1)))
-    entries.append(_entry("busybox", 0o100755, (files / "busybox").read_bytes()))
-    entries.append(_entry("init", 0o100755, script.encode()))
+    entries = [cpio.entry(folder, 0o040755) for folder in ("dev", "host", "modules")]
+    entries.append(cpio.entry("dev/console", 0o020600, device=(5, 1)))
+    entries.append(cpio.entry("busybox", 0o100755, (files / "busybox").read_bytes()))
+    entries.append(cpio.entry("init", 0o100755, script.encode()))
     entries += [
-        _entry(f"modules/{name}.ko", 0o100644, (files / "modules" / f"{name}.ko").read_bytes())
+        cpio.entry(f"modules/{name}.ko", 0o100644, (files / "modules" / f"{name}.ko").read_bytes())
         for name in modules
     ]
-    return b"".join([*entries, _entry("TRAILER!!!", 0)])
-
-
-def _entry(name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
-    """Return one file of an archive (Documentation/driver-api/early-userspace/buffer-format)."""
-    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
-    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+    return b"".join([*entries, cpio.end()])

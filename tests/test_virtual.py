@@ -16,7 +16,7 @@ from wallab.record import manifest, matrix
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Experiment, Preset
 from wallab.record.samples import SAMPLES, Sample, SampleFile
-from wallab.virtual import bed, emulator, kernel, message, template
+from wallab.virtual import bed, emulator, kernel, message, speed, template
 from wallab.virtual.emulator import Machine
 
 PATIENCE = 1500
@@ -80,11 +80,54 @@ def test_options_name_no_folder_of_this_machine(tmp_path: Path) -> None:
     assert not [word for word in options(tmp_path) if str(tmp_path) in word]
 
 
-@pytest.mark.parametrize("mips", [1, 300, 999, 2000])
-def test_mips_that_are_not_there_yet_are_refused(mips: int) -> None:
-    experiment, _ = chosen()
-    with pytest.raises(LabError, match=f"mips: {mips}: .* 1000, 500, 250, 125"):
-        bed.check(msgspec.structs.replace(experiment, mips=mips))
+def test_every_mips_is_a_share_of_a_power_of_two() -> None:
+    for mips in range(1, speed.FASTEST + 1):
+        whole = speed.FASTEST / 2 ** speed.shift(mips)
+        assert speed.shift(mips) in range(11)
+        assert mips <= whole < 2 * mips
+        quota, period = speed.share(mips) or (1000, 1000)
+        assert whole * quota / period == pytest.approx(mips, rel=0.0005)
+        # The kernel's least; no longer than is needed.
+        assert quota == 1000
+        assert 1000 <= period < 2000
+
+
+@pytest.mark.parametrize("mips", [1000, 500, 250, 125])
+def test_powers_of_two_take_no_control_group(mips: int) -> None:
+    assert speed.share(mips) is None
+
+
+@pytest.mark.parametrize("mips", [0, -1, 1001, 2.5])
+def test_mips_of_no_machine_are_refused(mips: float, tmp_path: Path) -> None:
+    file = tmp_path / "matrix.toml"
+    file.write_text(TINY.replace('machine = "virtual"', f'machine = "virtual"\nmips = {mips}'))
+    with pytest.raises(LabError, match=r"experiment\.tiny\.mips"):
+        matrix.read(file)
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Files as the kernel's of control groups, which take whatever is written."""
+    monkeypatch.setattr(speed, "_GROUPS", tmp_path)
+    return tmp_path
+
+
+def test_a_slow_guest_is_limited_with_room_for_other_groups(groups: Path) -> None:
+    assert speed.limit(7, 500) is None
+    assert not list(groups.iterdir())
+    slow = speed.limit(7, 300)
+    assert slow == groups / "slow"
+    assert (slow / "cpu.max").read_text() == "1000 1667"
+    assert (slow / "cgroup.subtree_control").read_text() == "+memory"
+    assert (slow / "rest" / "cgroup.procs").read_text() == "7"
+
+
+def test_a_kernel_that_does_not_slow_down_breaks_the_guest(
+    groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _: "max 100000\n")
+    with pytest.raises(MachineError, match="300 MIPS: its kernel says max 100000"):
+        speed.limit(7, 300)
 
 
 def test_real_drives_take_real_time() -> None:
@@ -105,6 +148,8 @@ def command(*options: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (["--mips", "300", "--dry-run"], "--mips: a real machine has its own"),
+        (["--machine", "virtual", "--mips", "1001", "--dry-run"], "1001 is not in the range"),
         (["--jobs", "2", "--dry-run"], "--jobs: in real time samples disturb each other"),
         (
             ["--machine", "virtual", "--drive", "directory", "--directory", "/srv", "--dry-run"],

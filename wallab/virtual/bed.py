@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab.bench import templates, workloads
+from wallab.bench import asked, templates, workloads
+from wallab.bench.asked import Asked
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.timestamp import utc
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
-from wallab.record import matrix
 from wallab.record.conditions import Conditions, server_name
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
@@ -53,7 +53,6 @@ def check(experiment: Experiment) -> None:
     """LabError unless the experiment can be had in a virtual machine."""
     if {drive.kind for drive in experiment.drive.values()} != {"simulated"}:
         raise LabError("real drives take real time: leave --machine virtual out, or --drive")
-    emulator.shift(experiment.mips)
 
 
 def jobs(asked: int | None, machine: VirtualMachine) -> int:
@@ -99,25 +98,24 @@ class VirtualBed:
         self._root = rootfs.root(self._kernel)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
         self._first = self._written_first()
-        self._conditions = {
-            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
-        }
+        self._asked = Asked(experiment, preset, cells, trees)
         self._cells = cells
         self._lacking = {
-            key: reason
-            for key, conditions in self._conditions.items()
-            if (reason := _lacking(conditions))
+            asked.key(cell): reason for cell in cells if (reason := _lacking(self._asked.of(cell)))
         }
         self._emulator = emulator.version()
         self._recipes = {
             self._template_name(conditions): self._recipe(conditions)
-            for key, conditions in self._conditions.items()
-            if key not in self._lacking
+            for conditions in self._measured()
         }
         self._templates: dict[str, Template] = {}
         self._methods: dict[str, tuple[str, ...]] = {}
         self.machine = self._described()
         self.jobs = jobs(workers, self.machine)
+
+    def _measured(self) -> list[Conditions]:
+        """Return the conditions of the cells that may be had, as far as is known."""
+        return [self._asked.of(cell) for cell in self._cells if not self.lacks(cell)]
 
     def _template_name(self, conditions: Conditions) -> str:
         """Name a template: its cluster, its drives, and whether its tables are in memory."""
@@ -163,7 +161,7 @@ class VirtualBed:
         # The options of the others differ in their memory alone.
         return VirtualMachine(
             mips=self._experiment.mips,
-            memory_mb=tuple(sorted({memory_mb(c) for c in self._conditions.values()})),
+            memory_mb=tuple(sorted({memory_mb(c) for c in self._asked})),
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
             options=recipe.options,
@@ -201,9 +199,7 @@ class VirtualBed:
             self._ledger = Ledger.open()
             self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
             representative = {
-                self._template_name(conditions): conditions
-                for key, conditions in self._conditions.items()
-                if key not in self._lacking
+                self._template_name(conditions): conditions for conditions in self._measured()
             }
             for name, conditions in representative.items():
                 self._templates[name] = self._make(name, conditions)
@@ -241,12 +237,12 @@ class VirtualBed:
 
     def _probe(self) -> None:
         """Ask every server, in a clone of each template, what it lacks for its cells."""
-        asked: dict[tuple[str, str], list[Cell]] = {}
+        probed: dict[tuple[str, str], list[Cell]] = {}
         for cell in self._cells:
-            if _key(cell) not in self._lacking:
-                conditions = self._conditions[_key(cell)]
+            if not self.lacks(cell):
+                conditions = self._asked.of(cell)
                 pair = (self._template_name(conditions), conditions.server)
-                asked.setdefault(pair, []).append(cell)
+                probed.setdefault(pair, []).append(cell)
 
         def probe(item: tuple[tuple[str, str], list[Cell]]) -> Answer:
             (_, server), cells = item
@@ -254,17 +250,17 @@ class VirtualBed:
                 kind="probe", experiment=self._experiment, preset=self._preset, server=server,
                 cells=tuple(cells),
             )  # fmt: skip
-            return self._cloned(self._conditions[_key(cells[0])], order)
+            return self._cloned(self._asked.of(cells[0]), order)
 
         pool = ThreadPoolExecutor(self.jobs)
         try:
             for ((_, server), cells), answer in zip(
-                asked.items(), pool.map(probe, asked.items()), strict=True
+                probed.items(), pool.map(probe, probed.items()), strict=True
             ):
                 self._methods[server] = answer.methods
                 for cell, reason in zip(cells, answer.lacking, strict=True):
                     if reason:
-                        self._lacking[_key(cell)] = reason
+                        self._lacking[asked.key(cell)] = reason
         except BaseException:
             self._end_all()
             raise
@@ -273,14 +269,14 @@ class VirtualBed:
 
     def lacks(self, cell: Cell) -> str:
         """Say why the cell is N/A; nothing if it can be measured."""
-        return self._lacking.get(_key(cell), "")
+        return self._lacking.get(asked.key(cell), "")
 
     def sample(
         self, cell: Cell, round_number: int, position: int, *, control: bool = False
     ) -> Sample:
         """Measure the cell in a clone; may be called from several threads at a time."""
         seed, wait = self._chance(cell, round_number, control)
-        conditions = self._conditions[_key(cell)]
+        conditions = self._asked.of(cell)
         order = Order(
             kind="sample",
             experiment=self._experiment,
@@ -387,7 +383,3 @@ def _lacking(conditions: Conditions) -> str:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _key(cell: Cell) -> tuple[str, ...]:
-    return tuple(cell.values())

@@ -13,14 +13,12 @@ from typing import Any
 
 import msgspec
 
-from wallab.errors import LabError, MachineError
+from wallab.errors import MachineError
 from wallab.machine import process, provision
+from wallab.virtual import speed
 from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
 
 PROGRAM = "qemu-system-x86_64"
-
-_SHIFTS = {1000: 0, 500: 1, 250: 2, 125: 3}
-"""MIPS -> the binary logarithm of the nanoseconds that an instruction takes."""
 
 _PARAMETERS = (
     "console=ttyS0 panic=-1 tsc=reliable no_timer_check mitigations=off nowatchdog "
@@ -55,7 +53,7 @@ class Machine(msgspec.Struct, frozen=True):
             PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-machine", "pc,hpet=off,nvdimm=on,memory-backend=ram",
             "-accel", "tcg,tb-size=512", "-cpu", "Nehalem,-rdtscp", "-smp", "1", "-m", memory,
-            "-icount", f"shift={shift(self.mips)},sleep=off,align=off",
+            "-icount", f"shift={speed.shift(self.mips)},sleep=off,align=off",
             "-rtc", "base=2005-07-20T00:00:00,clock=vm",
             "-device", "pvpanic", "-action", "panic=pause",
             "-kernel", self.kernel, "-initrd", self.first, "-append", _PARAMETERS,
@@ -84,16 +82,6 @@ def _memory(name: str, file: Path, size: int, share: str) -> str:
     # A comma ends an option; two are one.
     path = str(file).replace(",", ",,")
     return f"memory-backend-file,id={name},mem-path={path},size={size},share={share}"
-
-
-def shift(mips: int) -> int:
-    """Return what QEMU's icount calls shift; LabError where there is none."""
-    if mips not in _SHIFTS:
-        raise LabError(
-            f"mips: {mips}: the emulator counts {', '.join(map(str, _SHIFTS))} so far; what lies "
-            "between is not there yet"
-        )
-    return _SHIFTS[mips]
 
 
 def check() -> None:

@@ -44,8 +44,8 @@ class Kernel(msgspec.Struct, frozen=True):
         return self.folder / "busybox"
 
 
-class _NotToBeHadError(Exception):
-    """A command failed; the message has its last words."""
+class NotToBeHad(Exception):
+    """A package or a module cannot be had from here; the message says why."""
 
 
 def fetch() -> Kernel:
@@ -58,7 +58,7 @@ def fetch() -> Kernel:
         with tempfile.TemporaryDirectory(dir=kept.parent, prefix="partial-") as name:
             try:
                 chosen = _unpacked(Path(name))
-            except _NotToBeHadError as error:
+            except NotToBeHad as error:
                 raise MachineError(
                     f"the virtual machine's kernel cannot be fetched ({error}); on Debian, as "
                     "root: apt-get update"
@@ -76,7 +76,7 @@ def _run(command: Sequence[str | Path], folder: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         words = str(getattr(error, "stderr", None) or error).strip()
-        raise _NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {words[-300:]}") from None
+        raise NotToBeHad(f"{' '.join(map(str, command[:3]))}: {words[-300:]}") from None
     return done.stdout
 
 
@@ -85,7 +85,7 @@ def _unpacked(folder: Path) -> Path:
     depends = _run(["apt-cache", "depends", _META], folder)
     image = re.search(r"Depends: (linux-image-\S+)", depends)
     if image is None:
-        raise _NotToBeHadError(f"apt knows no {_META}")
+        raise NotToBeHad(f"apt knows no {_META}")
     _run(["apt-get", "-qq", "download", image[1], "busybox-static"], folder)
     whole, chosen = folder / "whole", folder / "chosen"
     for package in folder.glob("*.deb"):
@@ -94,14 +94,17 @@ def _unpacked(folder: Path) -> Path:
     (kernel,) = whole.glob("boot/vmlinuz-*")
     shutil.copyfile(kernel, chosen / "vmlinuz")
     shutil.copyfile(whole / "bin" / "busybox", chosen / "busybox")
-    order = _copy_modules(whole, chosen / "modules")
+    order = copy_modules(MODULES, whole, chosen / "modules")
     (chosen / "order").write_text("\n".join(order) + "\n")
     (chosen / "version").write_text(kernel.name.removeprefix("vmlinuz-") + "\n")
     return chosen
 
 
-def _copy_modules(whole: Path, target: Path) -> list[str]:
-    """Copy the modules and all that they depend on; return their names in order of loading."""
+def copy_modules(names: Sequence[str], whole: Path, target: Path) -> list[str]:
+    """Copy the modules and all that they depend on out of an unpacked kernel.
+
+    Return their names in order of loading; NotToBeHad where it lacks one.
+    """
     files = {file.name.split(".")[0].replace("-", "_"): file for file in whole.rglob("*.ko*")}
     (listed,) = whole.rglob("modules.builtin")
     builtin = {Path(line).stem.replace("-", "_") for line in listed.read_text().split()}
@@ -111,7 +114,7 @@ def _copy_modules(whole: Path, target: Path) -> list[str]:
         if name in order or name in builtin:
             return
         if name not in files:
-            raise _NotToBeHadError(f"Debian's kernel has no module {name}")
+            raise NotToBeHad(f"Debian's kernel has no module {name}")
         data = files[name].read_bytes()
         if files[name].suffix == ".xz":
             data = lzma.decompress(data)
@@ -122,6 +125,6 @@ def _copy_modules(whole: Path, target: Path) -> list[str]:
         (target / f"{name}.ko").write_bytes(data)
         order.append(name)
 
-    for name in MODULES:
+    for name in names:
         add(name)
     return order

@@ -20,7 +20,7 @@ import msgspec
 from wallab import paths
 from wallab.errors import MachineError
 from wallab.machine import provision
-from wallab.virtual import devices, erofs
+from wallab.virtual import cpio, devices, erofs
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
 
@@ -92,22 +92,17 @@ export PATH=/usr/sbin:/usr/bin HOME=/run TMPDIR=/tmp LC_ALL=C.UTF-8 PYTHONHOME=/
 export PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/{LAB}:/{SITE} WALLAB_CACHE=/{CACHE}
 exec /busybox switch_root /root {PYTHON} -m wallab.virtual.agent </dev/console >/dev/console 2>&1
 """
-    entries = [_cpio(folder, 0o040755) for folder in ("dev", "modules", "root", "sys")]
-    entries.append(_cpio("dev/console", 0o020600, device=(5, 1)))
-    entries.append(_cpio("busybox", 0o100755, kernel.busybox.read_bytes()))
-    entries.append(_cpio("init", 0o100755, script.encode()))
+    entries = [cpio.entry(folder, 0o040755) for folder in ("dev", "modules", "root", "sys")]
+    entries.append(cpio.entry("dev/console", 0o020600, device=(5, 1)))
+    entries.append(cpio.entry("busybox", 0o100755, kernel.busybox.read_bytes()))
+    entries.append(cpio.entry("init", 0o100755, script.encode()))
     entries += [
-        _cpio(f"modules/{name}.ko", 0o100644, (kernel.folder / f"modules/{name}.ko").read_bytes())
+        cpio.entry(
+            f"modules/{name}.ko", 0o100644, (kernel.folder / f"modules/{name}.ko").read_bytes()
+        )
         for name in kernel.modules
     ]
-    return b"".join([*entries, _cpio("TRAILER!!!", 0)])
-
-
-def _cpio(name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
-    """Return one file of an archive (Documentation/driver-api/early-userspace/buffer-format)."""
-    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
-    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+    return b"".join([*entries, cpio.end()])
 
 
 def _kept(what: str, tree: dict[str, Entry], megabytes: int) -> Image:
