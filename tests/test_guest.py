@@ -18,7 +18,7 @@ from guest import Guest, GuestError
 
 from wallab.drives import simulated
 from wallab.drives.control import DriveControl
-from wallab.virtual.kernel import NotToBeHad
+from wallab.virtual.packages import NotToBeHad
 
 pytestmark = pytest.mark.stack
 

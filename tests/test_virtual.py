@@ -1,6 +1,5 @@
 """The virtual machine: what it is asked for, what names it, and a run of it."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,13 @@ import pytest
 from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.machine import provision
 from wallab.record import manifest, matrix
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Experiment, Preset
 from wallab.record.samples import SAMPLES, Sample, SampleFile
-from wallab.virtual import bed, emulator, kernel, message, speed, template
+from wallab.virtual import bed, kernel, message, qemu, speed, template
 from wallab.virtual.emulator import Machine
+from wallab.virtual.qemu import Qemu
 
 PATIENCE = 1500
 """Seconds that a run of the machine may take; it takes a minute on an idle one."""
@@ -69,7 +68,8 @@ def test_what_a_run_is_called_and_how_long_it_is_make_no_other_template() -> Non
 def test_options_name_no_folder_of_this_machine(tmp_path: Path) -> None:
     def options(home: Path) -> tuple[str, ...]:
         machine = Machine(
-            kernel=home / "vmlinuz", first=home / "first", root=home / "a" / "image",
+            qemu=Qemu(home / "bin" / "qemu", {"LD_LIBRARY_PATH": str(home)}, {}), kernel=home / "vmlinuz",
+            first=home / "first", root=home / "a" / "image",
             server=home / "b" / "image", orders=home / "orders", ram=home / "ram",
             memory_mb=2048, mips=250,
         )  # fmt: skip
@@ -163,17 +163,6 @@ def test_what_does_not_go_together_is_bad_usage(options: list[str], words: str) 
     assert words in done.stderr
 
 
-def test_without_an_emulator_the_machine_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(packages: dict[str, str]) -> None:
-        raise provision.SetupError(f"as root, run: apt-get install {' '.join(packages)}")
-
-    monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(provision, "install", refuse)
-    with pytest.raises(MachineError, match="apt-get install qemu-system-x86") as caught:
-        emulator.check()
-    assert caught.value.exit_code == 3
-
-
 TINY = """
 [experiment.tiny]
 title = "a tiny one"
@@ -199,9 +188,8 @@ rounds = 2
 
 def lacking() -> str:
     """Say why there can be no virtual machine here; nothing if there can."""
-    if not shutil.which(emulator.PROGRAM):
-        return f"needs {emulator.PROGRAM}"
     try:
+        qemu.find()
         kernel.fetch()
     except MachineError as error:
         return str(error)

@@ -24,7 +24,7 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
-from wallab.virtual import clone, emulator, kernel, rootfs, template
+from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
@@ -76,14 +76,15 @@ class VirtualBed:
         seed: int,
         folder: Path,
         workers: int | None,
+        packages: Mapping[str, str] | None = None,
     ) -> None:
         """`trees` are the installed servers, those that make templates included.
 
-        `folder` is the run's. Finds what the machine is made of, and starts nothing; MachineError
-        where something is lacking.
+        `folder` is the run's. Of Debian's packages the named versions are taken. Finds what the
+        machine is made of, and starts nothing; MachineError where something is lacking.
         """
         check(experiment)
-        emulator.check()
+        self._qemu = qemu.find(packages)
         self._experiment = experiment
         self._preset = preset
         self._seed = seed
@@ -94,7 +95,7 @@ class VirtualBed:
         self._closed = False
         self._count = 0
         self._notes: list[bytes] = []
-        self._kernel = kernel.fetch()
+        self._kernel = kernel.fetch(packages)
         self._root = rootfs.root(self._kernel)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
         self._first = self._written_first()
@@ -103,7 +104,7 @@ class VirtualBed:
         self._lacking = {
             asked.key(cell): reason for cell in cells if (reason := _lacking(self._asked.of(cell)))
         }
-        self._emulator = emulator.version()
+        self._emulator = emulator.version(self._qemu)
         self._recipes = {
             self._template_name(conditions): self._recipe(conditions)
             for conditions in self._measured()
@@ -146,6 +147,7 @@ class VirtualBed:
             order=order,
             options=parts.options(),
             emulator=self._emulator[1],
+            firmware=self._qemu.firmware,
             kernel=_digest(self._kernel.image),
             first=_digest(self._first),
             root=self._root.sha256,
@@ -164,7 +166,9 @@ class VirtualBed:
             memory_mb=tuple(sorted({memory_mb(c) for c in self._asked})),
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
+            firmware_sha256=recipe.firmware,
             options=recipe.options,
+            packages=dict(sorted((self._qemu.versions | self._kernel.versions).items())),
             kernel=self._kernel.version,
             kernel_sha256=recipe.kernel,
             first_sha256=recipe.first,
@@ -176,6 +180,7 @@ class VirtualBed:
     def _parts(self, conditions: Conditions, server: str) -> Callable[[Path, Path], Machine]:
         def machine(ram: Path, orders: Path) -> Machine:
             return Machine(
+                qemu=self._qemu,
                 kernel=self._kernel.image,
                 first=self._first,
                 root=self._root.path,

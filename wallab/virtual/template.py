@@ -30,6 +30,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """Of the emulator."""
     emulator: str
     """sha256, as all that follow."""
+    firmware: str
     kernel: str
     first: str
     root: str
