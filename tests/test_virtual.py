@@ -68,7 +68,8 @@ def test_what_a_run_is_called_and_how_long_it_is_make_no_other_template() -> Non
 def test_options_name_no_folder_of_this_machine(tmp_path: Path) -> None:
     def options(home: Path) -> tuple[str, ...]:
         machine = Machine(
-            qemu=Qemu(home / "bin" / "qemu", {"LD_LIBRARY_PATH": str(home)}, {}), kernel=home / "vmlinuz",
+            qemu=Qemu(home / "bin" / "qemu", {"LD_LIBRARY_PATH": str(home)}, {}),
+            kernel=home / "vmlinuz",
             first=home / "first", root=home / "a" / "image",
             server=home / "b" / "image", orders=home / "orders", ram=home / "ram",
             memory_mb=2048, mips=250,

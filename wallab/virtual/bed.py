@@ -168,7 +168,7 @@ class VirtualBed:
             emulator_sha256=self._emulator[1],
             firmware_sha256=recipe.firmware,
             options=recipe.options,
-            packages=dict(sorted((self._qemu.versions | self._kernel.versions).items())),
+            packages=dict(sorted(self._packages().items())),
             kernel=self._kernel.version,
             kernel_sha256=recipe.kernel,
             first_sha256=recipe.first,
@@ -176,6 +176,9 @@ class VirtualBed:
             servers={name: image.sha256 for name, image in sorted(self._servers.items())},
             templates={name: recipe.sha256 for name, recipe in self._recipes.items()},
         )
+
+    def _packages(self) -> dict[str, str]:
+        return rootfs.versions() | self._kernel.versions | self._qemu.versions
 
     def _parts(self, conditions: Conditions, server: str) -> Callable[[Path, Path], Machine]:
         def machine(ram: Path, orders: Path) -> Machine:
@@ -226,7 +229,8 @@ class VirtualBed:
             for drive, words in answer.report.mounts.items()
         }
         guest = next(iter(answers.values())).machine
-        return BedReport(clusters, mounts, guest)
+        memory = {name: made.memory_sha256 for name, made in self._templates.items()}
+        return BedReport(clusters, mounts, guest, memory)
 
     def _make(self, name: str, conditions: Conditions) -> Template:
         recipe = self._recipes[name]

@@ -3,6 +3,7 @@
 What the archive has replaced by something newer comes from its snapshots, by its version.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -68,6 +69,18 @@ def run(command: Sequence[str | Path], folder: Path) -> str:
         short = " ".join(str(word) for word in command if not str(word).startswith(("-", "Dir::")))
         raise NotToBeHad(f"{short[:80]}: {words[-300:]}") from None
     return done.stdout
+
+
+@functools.cache
+def installed(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of those of the packages that are installed."""
+    command = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *names]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True).stdout
+    except OSError:  # no Debian
+        return {}
+    states = [line.split("\t") for line in told.splitlines()]
+    return {name: version for name, version, state in states if state == "installed"}
 
 
 class Apt:

@@ -1,11 +1,9 @@
 """QEMU as this machine has it: installed, or unpacked into the cache for who may not install."""
 
-import functools
 import hashlib
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,20 +84,7 @@ def _is(qemu: Qemu, wanted: Mapping[str, str]) -> bool:
 
 def _installed() -> Qemu | None:
     program = shutil.which(PROGRAM)
-    return Qemu(Path(program), {}, _installed_versions()) if program else None
-
-
-@functools.cache
-def _installed_versions() -> dict[str, str]:
-    try:
-        told = subprocess.run(
-            ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *PACKAGES],
-            capture_output=True, text=True,
-        ).stdout  # fmt: skip
-    except OSError:
-        return {}
-    states = [line.split("\t") for line in told.splitlines()]
-    return {name: version for name, version, state in states if state == "installed"}
+    return Qemu(Path(program), {}, packages.installed(PACKAGES)) if program else None
 
 
 def _unpacked(wanted: Mapping[str, str]) -> Qemu:

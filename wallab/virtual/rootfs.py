@@ -47,6 +47,8 @@ _PROGRAMS = (
 )  # fmt: skip
 _FETCHED = {"mkfs.btrfs": "btrfs-progs", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}
 """Those that a user who may install nothing may lack -> their Debian packages."""
+_DEBIANS = ("btrfs-progs", "coreutils", "e2fsprogs", "findutils", "libc6", "libfuse3-3", "mount",
+            "util-linux", "util-linux-extra", "xfsprogs")  # fmt: skip
 _BUSYBOX = ("sh", "cp", "true", "losetup", "modprobe")
 """Where nothing depends on which program of that name it is."""
 
@@ -69,6 +71,13 @@ def root(kernel: Kernel) -> Image:
 def server(tree: Path) -> Image:
     """Return an installed server with the libraries of this machine that it needs."""
     return _kept("server", _server(tree), devices.SERVER_MB)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the Debian packages that most of the root file system is from."""
+    python = f"libpython{sys.version_info.major}.{sys.version_info.minor}-stdlib"
+    tools = _tools()
+    return packages.installed((*_DEBIANS, python)) | (tools.versions if tools else {})
 
 
 def first(kernel: Kernel) -> bytes:
