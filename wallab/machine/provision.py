@@ -225,9 +225,13 @@ def create_environment(requirements: Path) -> None:
     stamp.write_text("\n".join([*kept, fingerprint]) + "\n")
 
 
+_COMPILED = b"2"
+"""Raised when the way of compiling changes, so that everything is compiled anew."""
+
+
 def _program(folder: Path, name: str) -> Path:
     """Return where a program of the lab's own is, named by the sources it is built from."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_COMPILED)
     for file in sorted(folder.rglob("*")):
         if file.is_file() and (file.suffix in {".c", ".h", ".build"}):
             digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
@@ -245,14 +249,22 @@ def copy_program() -> Path:
 
 
 def compile_program(folder: Path, program: Path) -> None:
-    """Compile the folder's program, unless that was done for just these sources."""
+    """Compile the folder's program, unless that was done for just these sources.
+
+    The same compiler makes the same bytes of them wherever the folders are.
+    """
     if program.exists():
         return
     say(f"compiling {program.name}")
     build = program.parent / "build"
     shutil.rmtree(program.parent, ignore_errors=True)
+    # As Meson has it: in the build folder, from files of the other that it names from there.
+    build.mkdir(parents=True)
+    here, there = build.resolve(), folder.resolve()
+    names = {os.path.relpath(there, here): folder.name, str(there): folder.name, str(here): "build"}
+    maps = [f"-ffile-prefix-map={name}={other}" for name, other in names.items()]
     # Warnings of a compiler that the tests have not seen are no reason to stop a user.
-    run(["meson", "setup", "-Dwerror=false", str(build), str(folder)])
+    run(["meson", "setup", "-Dwerror=false", f"-Dc_args={maps}", str(here), str(there)])
     run(["meson", "compile", "-C", str(build)])
     shutil.copy2(build / program.name, program)
 
