@@ -256,6 +256,25 @@ def test_directory_takes_no_rights(image: Image, shared: Path) -> None:
     belongs(shared / "results", (12345, 12346))
 
 
+def test_virtual_time_takes_no_rights(image: Image, shared: Path) -> None:
+    """Not even those that an engine gives to every container; and it is the same twice."""
+    command: tuple[str | Path, ...] = (
+        "run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml",
+        "--machine", "virtual", "--seed", "7",
+    )  # fmt: skip
+    nothing = ("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+    os.chown(shared / "results", 0, 0)
+    result = image.run(*nothing, *volumes(shared), command=command)
+    assert result.returncode == 0, result.stderr
+    (folder,) = (shared / "results").iterdir()
+    samples = SampleFile(folder / SAMPLES).read()
+    assert [sample.state for sample in samples] == ["measured"] * 3
+    assert "virtual" in result.stdout
+    again = image.run(*nothing, *volumes(shared), command=("reproduce", "latest"))
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert again.stdout.count(": the same ") == 3
+
+
 def wait_for_samples(shared: Path, runs: Callable[[], bool]) -> None:
     """Wait until the container measures; or no longer than it runs."""
     deadline = time.monotonic() + 600

@@ -60,8 +60,6 @@ PACKAGES: dict[str, dict[str, str]] = {
         "zlib1g-dev": "pkg-config",
     },
     "drive": {
-        "btrfs-progs": "mkfs.btrfs",
-        "e2fsprogs": "mkfs.ext4",
         "gcc": "gcc",
         "libc6-dev": "gcc",
         "libfuse3-dev": "pkg-config",
@@ -69,6 +67,10 @@ PACKAGES: dict[str, dict[str, str]] = {
         "mount": "losetup",
         "ninja-build": "ninja",
         "pkg-config": "pkg-config",
+    },
+    "filesystems": {
+        "btrfs-progs": "mkfs.btrfs",
+        "e2fsprogs": "mkfs.ext4",
         "xfsprogs": "mkfs.xfs",
     },
     "browser": {
@@ -97,6 +99,10 @@ PACKAGES: dict[str, dict[str, str]] = {
         "sysbench": "sysbench",
     },
 }
+
+UNPACKED = {"filesystems", "virtual"}
+"""What root has installed. For others a virtual machine unpacks it into the cache when it needs it,
+and other machines take root anyway."""
 
 
 class SetupError(Exception):
@@ -131,6 +137,8 @@ def missing_packages(names: Iterable[str]) -> list[str]:
 
 def install_packages(groups: list[str]) -> None:
     """Install the packages of the groups; where there is no apt, check for their commands."""
+    if os.geteuid() != 0 and shutil.which("apt-get"):
+        groups = [group for group in groups if group not in UNPACKED]
     install({name: probe for group in groups for name, probe in PACKAGES[group].items()})
 
 
@@ -279,16 +287,15 @@ def main() -> int:
     parser.add_argument(
         "group",
         nargs="*",
-        metavar="build|drive|virtual|test|browser",
+        metavar="|".join(name for name in PACKAGES if name != "base"),
         help="what to set up for; everything if none is named",
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing if nothing is missing")
     arguments = parser.parse_args()
     groups: list[str] = arguments.group
     if unknown := set(groups) - set(PACKAGES):
-        parser.error(
-            f"no such group: {', '.join(sorted(unknown))}; build, drive, virtual, test or browser"
-        )
+        known = ", ".join(name for name in PACKAGES if name != "base")
+        parser.error(f"no such group: {', '.join(sorted(unknown))}; there are {known}")
     if not groups and not arguments.quiet:
         groups = list(PACKAGES)
     if sys.version_info < (3, 11):  # noqa: UP036 - it runs before anything is checked
@@ -306,6 +313,8 @@ def main() -> int:
             if "drive" in groups:
                 compile_program(DRIVE, drive_program())
                 compile_program(DIRECT_CP, copy_program())
+            if "virtual" in groups:
+                run([str(LAB / ".venv" / "bin" / "python"), "-m", "wallab.virtual.ready"])
     except (SetupError, OSError) as error:
         say(str(error))
         return 3

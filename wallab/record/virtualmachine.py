@@ -13,6 +13,7 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     emulator: str
     """As it names itself."""
     emulator_sha256: str
+    """Of its program, and of what that loads to run instructions."""
     firmware_sha256: str
     """Of what it gives to a guest's processor to begin with."""
     options: tuple[str, ...]

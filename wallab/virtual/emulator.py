@@ -84,7 +84,7 @@ def _memory(name: str, file: Path, size: int, share: str) -> str:
 
 
 def version(qemu: Qemu) -> tuple[str, str]:
-    """Return how QEMU names itself, and its sha256; MachineError if it does not run here."""
+    """Return how QEMU names itself, and its digest; MachineError if it does not run here."""
     asked = [str(qemu.program), "--version"]
     done = subprocess.run(asked, env=os.environ | qemu.environment, capture_output=True, text=True)
     if done.returncode:

@@ -34,8 +34,11 @@ class Qemu(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """The program's."""
-        return _digest(self.program)
+        """The digest of the program and of what it loads to run instructions."""
+        modules = self.program.resolve().parents[1] / "lib"
+        engines = sorted(modules.glob(f"{platform.machine()}-linux-gnu/qemu/accel-tcg-*.so"))
+        digests = map(_digest, (self.program, *engines))
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     @property
     def firmware(self) -> str:
