@@ -53,6 +53,32 @@ def test_a_template_is_one_for_all_cells_on_its_drives() -> None:
     assert len(orders) == 1
 
 
+@pytest.mark.parametrize("name", sorted(matrix.read().experiment))
+def test_every_experiment_has_templates(name: str) -> None:
+    """Of all its presets; what no virtual machine has is (N/A) in words."""
+    experiment = matrix.read().experiment[name]
+    lacking = set()
+    for preset in experiment.preset.values():
+        for cell in matrix.cells(experiment, preset):
+            conditions = matrix.conditions(experiment, preset, cell)
+            if reason := bed._lacking(conditions):
+                lacking.add(reason)
+                continue
+            order = template.order_of(experiment, preset, conditions, "stock")
+            assert message.unpacked(message.packed(order)) == order
+            (own,) = order.cells
+            assert matrix.conditions(order.experiment, order.preset, own).drive_kinds == (
+                conditions.drive_kinds
+            )
+    expected = {
+        "smp": {"the virtual machine has one processor"},
+        "file-systems": {
+            "the virtual machine has no bonnie++ yet", "the virtual machine has no sysbench yet",
+        },
+    }  # fmt: skip
+    assert lacking == expected.get(name, set())
+
+
 def test_what_a_run_is_called_and_how_long_it_is_make_no_other_template() -> None:
     experiment, preset = chosen()
     cell = matrix.cells(experiment, preset)[0]

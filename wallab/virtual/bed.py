@@ -383,6 +383,8 @@ def _lacking(conditions: Conditions) -> str:
     """Say what no virtual machine has; nothing if it may have all."""
     if programs := workloads.find(conditions.workload).packages:
         return f"the virtual machine has no {', '.join(programs)} yet"
+    if (conditions.cpus or 1) > 1:
+        return "the virtual machine has one processor"
     for drive in conditions.drives.values():
         if drive.filesystem not in _FILE_SYSTEMS:
             return f"the virtual machine's kernel has no {drive.filesystem}"
