@@ -163,6 +163,9 @@ def test_a_kernel_of_the_past(past: Past, tmp_path: Path, monkeypatch: pytest.Mo
     assert (found.image.read_bytes(), found.busybox.read_bytes()) == (b"kernel", b"busy")
     asked = len(past.asked)
     assert kernel.fetch(versions) == found
+    # Neither has it to be fetched once more where it is the present one.
+    found.folder.rename(kernel._folder({}))
+    assert kernel.fetch(versions).folder == kernel._folder({}) == kernel.fetch().folder
     assert len(past.asked) == asked
 
 
