@@ -71,6 +71,7 @@ RUN find build -type f \( -path '*/bin/*' -o -name '*.so*' \) \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
     && find /var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*' \
         -exec cp -a --parents '{}' /kept \; \
+    && find /var/cache/wal-lab/turns -maxdepth 2 -name 'turns.so' -exec cp --parents '{}' /kept \; \
     && find /var/cache/wal-lab/direct_cp -type f -name direct_cp \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
     && cp -a /opt/wal-lab /kept/opt/

@@ -53,12 +53,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run LC_ALL=C.UTF-8
 export WALLAB_STATE={STATE}
 exec /busybox chroot /host {" ".join(map(str, command))}
 """
-    entries = [cpio.entry(folder, 0o040755) for folder in ("dev", "host", "modules")]
-    entries.append(cpio.entry("dev/console", 0o020600, device=(5, 1)))
-    entries.append(cpio.entry("busybox", 0o100755, (files / "busybox").read_bytes()))
-    entries.append(cpio.entry("init", 0o100755, script.encode()))
-    entries += [
-        cpio.entry(f"modules/{name}.ko", 0o100644, (files / "modules" / f"{name}.ko").read_bytes())
-        for name in modules
-    ]
-    return b"".join([*entries, cpio.end()])
+    contents: dict[str, bytes | None] = dict.fromkeys(("dev", "host", "modules"))
+    contents |= {"busybox": (files / "busybox").read_bytes(), "init": script.encode()}
+    for name in modules:
+        contents[f"modules/{name}.ko"] = (files / "modules" / f"{name}.ko").read_bytes()
+    return cpio.archive(contents)

@@ -34,9 +34,9 @@ def another(value: Any) -> Any:
 
 
 VIRTUAL = VirtualMachine(
-    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", firmware_sha256="02",
-    options=(), kernel="6.1", kernel_sha256="02", first_sha256="03", root_sha256="04", servers={},
-    templates={},
+    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", turns="t",
+    firmware_sha256="02", options=(), kernel="6.1", kernel_sha256="02", first_sha256="03",
+    root_sha256="04", servers={}, templates={},
 )  # fmt: skip
 
 

@@ -201,6 +201,7 @@ def test_same_inputs_are_the_same() -> None:
     [
         ({"emulator": "QEMU 9", "emulator_sha256": "ff"},
          "the emulator: QEMU 7.2 (sha256 01) in the run, QEMU 9 (sha256 ff) here"),
+        ({"turns": "u"}, "the emulator's turns: sha256 t in the run, sha256 u here"),
         ({"firmware_sha256": "ff"}, "the firmware: sha256 02 in the run, sha256 ff here"),
         ({"kernel": "6.2", "kernel_sha256": "ff"},
          "the kernel: 6.1.0-1 (sha256 02) in the run, 6.2 (sha256 ff) here"),
@@ -239,7 +240,7 @@ def test_the_lab_its_drive_and_its_parameters_are_named() -> None:
 def test_every_field_of_the_machine_is_decided_on() -> None:
     """A new one is an input that is named, or follows from others."""
     above = {
-        "emulator", "emulator_sha256", "firmware_sha256", "kernel", "kernel_sha256", "first_sha256",
+        "emulator", "emulator_sha256", "turns", "firmware_sha256", "kernel", "kernel_sha256", "first_sha256",
         "root_sha256", "packages", "servers", "templates",
     }  # fmt: skip
     # Of the experiment; and the options are in the templates' recipes.

@@ -227,7 +227,17 @@ def test_zeros_are_no_part_of_a_digest_of_memory(tmp_path: Path) -> None:
 def test_a_recipe_is_named_by_every_part_of_it() -> None:
     """So that another input makes another template."""
     part = template.Recipe.__struct_fields__
-    assert part == ("order", "options", "emulator", "firmware", "kernel", "first", "root", "server")
+    assert part == (
+        "order",
+        "options",
+        "emulator",
+        "firmware",
+        "turns",
+        "kernel",
+        "first",
+        "root",
+        "server",
+    )
     one = template.Recipe(*("x" for _ in part))  # type: ignore[arg-type]
     names = {
         hashlib.sha256(jsonfile.dumps(msgspec.structs.replace(one, **{name: "y"}))).hexdigest()

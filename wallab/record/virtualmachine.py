@@ -14,6 +14,8 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     """As it names itself."""
     emulator_sha256: str
     """Of its program, and of what that loads to run instructions."""
+    turns: str
+    """Digest of the sources of the library that it preloads."""
     firmware_sha256: str
     """Of what it gives to a guest's processor to begin with."""
     options: tuple[str, ...]

@@ -21,7 +21,7 @@ from wallab.files import jsonfile
 from wallab.record.build import Build
 from wallab.servers import git
 
-INPUTS = ("wallab", "drive", "direct_cp", "patches", "requirements.txt")
+INPUTS = ("wallab", "drive", "direct_cp", "turns", "patches", "requirements.txt")
 """What of the lab can move a number; its matrix is in a run."""
 
 

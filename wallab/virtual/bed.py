@@ -24,7 +24,7 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
-from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template
+from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template, turns
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
@@ -148,6 +148,7 @@ class VirtualBed:
             options=parts.options(),
             emulator=self._emulator[1],
             firmware=self._qemu.firmware,
+            turns=turns.digest(),
             kernel=_digest(self._kernel.image),
             first=_digest(self._first),
             root=self._root.sha256,
@@ -167,6 +168,7 @@ class VirtualBed:
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
             firmware_sha256=recipe.firmware,
+            turns=recipe.turns,
             options=recipe.options,
             packages=dict(sorted(self._packages().items())),
             kernel=self._kernel.version,

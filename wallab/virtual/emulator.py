@@ -14,7 +14,7 @@ import msgspec
 
 from wallab.errors import MachineError
 from wallab.machine import process
-from wallab.virtual import speed
+from wallab.virtual import speed, turns
 from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
 from wallab.virtual.qemu import PROGRAM, Qemu
 
@@ -49,7 +49,8 @@ class Machine(msgspec.Struct, frozen=True):
         share = "off" if private else "on"
         memory = f"{self.memory_mb},slots=4,maxmem={self.memory_mb + 4096}M"
         command: list[str | Path] = [
-            self.qemu.program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            self.qemu.program, "-name", "guest,debug-threads=on",
+            "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-machine", "pc,hpet=off,nvdimm=on,memory-backend=ram",
             "-accel", "tcg,tb-size=512", "-cpu", "Nehalem,-rdtscp", "-smp", "1", "-m", memory,
             "-icount", f"shift={speed.shift(self.mips)},sleep=off,align=off",
@@ -105,10 +106,13 @@ class Emulator:
         ]  # fmt: skip
         if clone:
             ends += ["-incoming", "defer"]
+        library = turns.library()
         with (folder / "errors").open("wb") as errors:
             self.process = process.spawn(
                 [*machine.command(private=clone), *ends],
-                environment=machine.qemu.environment,
+                # By a name without blanks and colons, whatever the cache is called.
+                cwd=library.parent,
+                environment=machine.qemu.environment | {"LD_PRELOAD": f"./{library.name}"},
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
@@ -118,6 +122,11 @@ class Emulator:
             self._lines = self._socket.makefile("rb")
             self._read()
             self.ask("qmp_capabilities")
+            if not turns.taken(self.process.pid):
+                raise MachineError(
+                    f"{PROGRAM}: its processor does not take turns with its main loop, so that "
+                    "samples would not be the same twice; is LD_PRELOAD without effect here?"
+                )
         except BaseException:
             self.end()
             raise

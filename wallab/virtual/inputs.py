@@ -75,6 +75,7 @@ def _machine(run: VirtualMachine, here: VirtualMachine) -> Iterator[str]:
             yield f"the package {name}: {run.packages[name]} in the run, {here.packages[name]} here"
     for what, version, digest in (
         ("the emulator", "emulator", "emulator_sha256"),
+        ("the emulator's turns", "", "turns"),
         ("the firmware", "", "firmware_sha256"),
         ("the kernel", "kernel", "kernel_sha256"),
         ("the first file system", "", "first_sha256"),

@@ -104,17 +104,11 @@ export PATH=/usr/sbin:/usr/bin HOME=/run TMPDIR=/tmp LC_ALL=C.UTF-8 PYTHONHOME=/
 export PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/{LAB}:/{SITE} WALLAB_CACHE=/{CACHE}
 exec /busybox switch_root /root {PYTHON} -m wallab.virtual.agent </dev/console >/dev/console 2>&1
 """
-    entries = [cpio.entry(folder, 0o040755) for folder in ("dev", "modules", "root", "sys")]
-    entries.append(cpio.entry("dev/console", 0o020600, device=(5, 1)))
-    entries.append(cpio.entry("busybox", 0o100755, kernel.busybox.read_bytes()))
-    entries.append(cpio.entry("init", 0o100755, script.encode()))
-    entries += [
-        cpio.entry(
-            f"modules/{name}.ko", 0o100644, (kernel.folder / f"modules/{name}.ko").read_bytes()
-        )
-        for name in kernel.modules
-    ]
-    return b"".join([*entries, cpio.end()])
+    files: dict[str, bytes | None] = dict.fromkeys(("dev", "modules", "root", "sys"))
+    files |= {"busybox": kernel.busybox.read_bytes(), "init": script.encode()}
+    for name in kernel.modules:
+        files[f"modules/{name}.ko"] = (kernel.folder / f"modules/{name}.ko").read_bytes()
+    return cpio.archive(files)
 
 
 def _kept(what: str, tree: dict[str, Entry], megabytes: int) -> Image:

@@ -34,6 +34,8 @@ class Recipe(msgspec.Struct, frozen=True):
     emulator: str
     """sha256, as all that follow."""
     firmware: str
+    turns: str
+    """Digest of sources."""
     kernel: str
     first: str
     root: str
