@@ -240,8 +240,8 @@ def test_the_lab_its_drive_and_its_parameters_are_named() -> None:
 def test_every_field_of_the_machine_is_decided_on() -> None:
     """A new one is an input that is named, or follows from others."""
     above = {
-        "emulator", "emulator_sha256", "turns", "firmware_sha256", "kernel", "kernel_sha256", "first_sha256",
-        "root_sha256", "packages", "servers", "templates",
+        "emulator", "emulator_sha256", "turns", "firmware_sha256", "kernel", "kernel_sha256",
+        "first_sha256", "root_sha256", "packages", "servers", "templates",
     }  # fmt: skip
     # Of the experiment; and the options are in the templates' recipes.
     follow = {"mips", "memory_mb", "options"}
