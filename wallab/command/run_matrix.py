@@ -13,6 +13,7 @@ from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
 from wallab.progress import say
+from wallab.record import manifest as manifests
 from wallab.record.samples import SAMPLES
 from wallab.results import tabulation
 from wallab.results.intervals import STOPPING_ROUNDS
@@ -164,7 +165,12 @@ def command(
         parts = (manifest.experiment, manifest.preset, manifest.cells, prepared.servers)
         bed: RealBed | VirtualBed
         if virtual:
-            bed = VirtualBed(*parts, seed=manifest.seed, folder=folder, workers=jobs)
+            # Of the emulator and the kernel of a run that goes on, there may be newer ones.
+            before = manifests.load(folder).virtual if plan.resumed else None
+            bed = VirtualBed(
+                *parts, seed=manifest.seed, folder=folder, workers=jobs,
+                packages=before.packages if before else None,
+            )  # fmt: skip
             manifest.virtual, workers = bed.machine, bed.jobs
         else:
             bed, workers = RealBed(*parts, root_device_too=root_device_too), 1

@@ -94,7 +94,11 @@ class Reproduction:
         self._manifest = manifest
         self._lines = lines
         self._scratch = tempfile.TemporaryDirectory()
-        self._bed = self._made(jobs)
+        try:
+            self._bed = self._made(jobs)
+        except BaseException:
+            self._scratch.cleanup()
+            raise
 
     def _made(self, jobs: int | None) -> VirtualBed:
         known = self._manifest
