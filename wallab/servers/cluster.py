@@ -209,7 +209,8 @@ class Cluster:
             # another user's, or that of another server of the same user's.
             requirepeer=process.server_user() or "",
         )
-        if _listener(connection) != self.postmaster():
+        program = self._postmaster  # which another thread may just have stopped
+        if program is None or _listener(connection) != program.pid:
             connection.close()
             raise psycopg.OperationalError(f"another server answers at {self.socket}")
         return connection
