@@ -66,6 +66,8 @@ class PreparedRun(msgspec.Struct, frozen=True):
     """Lacks what only the test bed knows: methods and template."""
     servers: dict[str, Path]
     """As the manifest's builds -> the installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: RunRequest) -> RunPlan:
@@ -103,7 +105,8 @@ def prepare(plan: RunPlan) -> PreparedRun:
         direct=series.direct_methods(series.read(), plan.experiment.axes.get("variant", ())),
         drive_program=checkout.drive_program() if simulated else "",
     )
-    return PreparedRun(manifest, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedRun(manifest, trees, any(server.guest for server in servers.values()))
 
 
 def _new(request: RunRequest) -> RunPlan:

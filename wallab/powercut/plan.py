@@ -64,6 +64,8 @@ class PreparedCampaign(msgspec.Struct, frozen=True):
     """Lacks the methods, which the workers find out."""
     servers: dict[str, Path]
     """Variant -> its installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: CampaignRequest) -> CampaignPlan:
@@ -96,7 +98,8 @@ def prepare(plan: CampaignPlan) -> PreparedCampaign:
         drive_program=checkout.drive_program(),
         titles=provenance.titles({"variant": tuple(servers)}),
     )
-    return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedCampaign(record, trees, any(server.guest for server in servers.values()))
 
 
 def _new(request: CampaignRequest) -> CampaignPlan:

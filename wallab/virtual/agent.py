@@ -22,6 +22,7 @@ from wallab.bench import provenance
 from wallab.bench.realbed import RealBed
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
+from wallab.machine.confinement import Confinement
 from wallab.virtual import devices, message
 from wallab.virtual.message import Answer, Order
 
@@ -126,7 +127,8 @@ class Agent:
 
     def _template(self, order: Order) -> Answer:
         trees = {order.server: _SERVER / "tree"}
-        self._bed = RealBed(order.experiment, order.preset, order.cells, trees)
+        # The guest is the sandbox.
+        self._bed = RealBed(order.experiment, order.preset, order.cells, trees, Confinement())
         report = self._bed.open()
         if order.warm:
             self._bed.warm_up()
