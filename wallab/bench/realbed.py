@@ -76,6 +76,7 @@ class RealBed:
         self._shown = contextlib.ExitStack()
         """What shows the servers."""
         self._seed: int | None = None
+        self._last = False
         self._warm = False
         self._servers = Installed({}, {}, self._confinement)
         self._sets: dict[Kinds, Drives] = {}
@@ -109,12 +110,14 @@ class RealBed:
         trees: Mapping[str, Path],
         seed: int,
     ) -> None:
-        """Measure these cells from now on, on the drives and templates that open made.
+        """Measure a sample of these cells, on the drives and templates that open made.
 
-        Every cell must ask for those. The seed is that of the clients' random numbers.
+        Every cell must ask for those. The seed is that of the clients' random numbers. The machine
+        ends with the sample: nothing of it is undone.
         """
         self.hide_servers()
         self._experiment, self._preset, self._trees, self._seed = experiment, preset, trees, seed
+        self._last = True
         self._conditions = {
             _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
         }
@@ -262,6 +265,7 @@ class RealBed:
             values=self._experiment.values,
             series=self._experiment.series,
             seed=self._seed,
+            last=self._last,
         )
 
     def _make_templates(self) -> BedReport:

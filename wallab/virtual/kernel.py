@@ -16,7 +16,7 @@ from wallab.errors import MachineError
 from wallab.progress import say
 
 MODULES = (
-    "nd_btt", "nd_pmem", "nfit", "erofs", "crc32c_generic", "fuse", "loop", "xfs", "ext4", "btrfs",
+    "nd_btt", "nd_pmem", "nfit", "erofs", "crc32c_intel", "fuse", "loop", "xfs", "ext4", "btrfs",
 )  # fmt: skip
 """What the guest's kernel loads, in this order, each after what it depends on."""
 
