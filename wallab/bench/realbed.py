@@ -70,14 +70,15 @@ class RealBed:
         self._maker = DriveMaker(experiment.drive, root_device_too=root_device_too)
         self._asked = Asked(experiment, preset, cells, trees)
         self._trees = trees
-        self._confinement = confinement
+        self.confinement = confinement
+        """How servers and their clients are run, from the next sample on."""
         self._undo = contextlib.ExitStack()
         self._shown = contextlib.ExitStack()
         """What shows the servers."""
         self._seed: int | None = None
         self._last = False
         self._warm = False
-        self._servers = Installed({}, {}, self._confinement)
+        self._servers = Installed({}, {}, self.confinement)
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
 
@@ -143,11 +144,11 @@ class RealBed:
     def hide_servers(self) -> None:
         """Let go of the installed trees, until others are taken over."""
         self._shown.close()
-        self._servers = Installed({}, {}, self._confinement)
+        self._servers = Installed({}, {}, self.confinement)
 
     def _show_servers(self) -> None:
         self._servers = installed.shown(
-            self._trees, self._ledger, self._shown, self._confinement, private=self._private
+            self._trees, self._ledger, self._shown, self.confinement, private=self._private
         )
 
     def _install(self) -> None:
@@ -160,7 +161,7 @@ class RealBed:
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
         self._private = "simulated" in kinds or not all(
-            map(self._confinement.can_run, self._trees.values())
+            map(self.confinement.can_run, self._trees.values())
         )
         if self._private:
             mounts.enter_private_namespace()
@@ -243,7 +244,7 @@ class RealBed:
             data / "data" / folder,
             drives.get("wal", drives["data"]).mount_point / "pg_wal" / folder,
             self._ledger,
-            self._confinement,
+            self.confinement,
             group,
             Places(tuple(filter(None, [archive])), tuple(filter(None, [copier]))),
         )

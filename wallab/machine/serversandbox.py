@@ -132,19 +132,20 @@ class _Walled(Program):
         while self._process is None and child.poll() is None:
             if time.monotonic() > deadline:
                 raise MachineError("bubblewrap does not begin")
+            time.sleep(0.005)
             with contextlib.suppress(psutil.Error, OSError):
-                for first in psutil.Process(child.pid).children():
-                    for second in first.children():
-                        self._take(second.pid, first.pid)
-            time.sleep(0.002)
+                for first in _children(child.pid):
+                    for second in _children(first):
+                        self._take(second, first)
 
     def _take(self, pid: int, parent: int) -> None:
         """Take the process if it is the second in there; OSError if it has gone."""
         opened = os.pidfd_open(pid)
-        # Only now nobody else gets its number.
-        if _is(pid, parent, inside=2):
-            self._process, self._pid = opened, pid
-        else:
+        try:
+            # Only now nobody else gets its number.
+            if _is(pid, parent, inside=2):
+                self._process, self._pid = os.dup(opened), pid
+        finally:
             os.close(opened)
 
     @property
@@ -175,10 +176,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     while child.poll() is None and time.monotonic() < deadline:
         # Bubblewrap itself is not killed: it would leave what it just begins.
         with contextlib.suppress(psutil.Error, OSError):
-            for first in psutil.Process(child.pid).children():
-                opened = os.pidfd_open(first.pid)
+            for first in _children(child.pid):
+                opened = os.pidfd_open(first)
                 try:
-                    if _is(first.pid, child.pid, inside=1):
+                    if _is(first, child.pid, inside=1):
                         signal.pidfd_send_signal(opened, signal.SIGKILL)
                 finally:
                     os.close(opened)
@@ -199,6 +200,15 @@ def _read_in_its_size(terminal: int) -> bytes:
 
 def _same(places: Sequence[Path]) -> dict[Path, Path]:
     return {place: place for place in sorted(places)}
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of a process of one thread; an error of either kind if it has gone."""
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        return list(map(int, file.read_text().split()))
+    except FileNotFoundError:  # some kernels do not tell
+        return [child.pid for child in psutil.Process(pid).children()]
 
 
 def _is(pid: int, parent: int, *, inside: int) -> bool:
