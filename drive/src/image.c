@@ -7,15 +7,20 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-void *image_map(int64_t size)
+static void *map(int64_t size)
 {
     void *at = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (at == MAP_FAILED)
-        return NULL;
-    /* To clear 2 MB for the first 4 kB of them would keep others waiting. */
-    madvise(at, (size_t)size, MADV_NOHUGEPAGE);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void *image_map(int64_t size)
+{
+    void *at = map(size);
+
+    if (at != NULL)
+        madvise(at, (size_t)size, MADV_NOHUGEPAGE);
     return at;
 }
 
@@ -31,7 +36,7 @@ bool image_init(struct image *image, int64_t size)
 {
     memset(image, 0, sizeof *image);
     image->size = size;
-    image->base = image_map(size);
+    image->base = map(size); /* mostly written while nothing is timed */
     image->overlay = image_map(size);
     if (image->base != NULL && image->overlay != NULL &&
         sectors_init(&image->written, size / IMAGE_PAGE) &&
