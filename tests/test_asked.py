@@ -7,6 +7,7 @@ import pytest
 from wallab.bench.asked import Asked
 from wallab.bench.realbed import RealBed
 from wallab.errors import LabError
+from wallab.machine.confinement import Confinement
 from wallab.record import matrix
 
 
@@ -22,7 +23,7 @@ def test_a_server_that_is_missing_is_named_before_anything_is_made() -> None:
     experiment, preset = matrix.choose(matrix.read(), "thread", "smoke")
     cells = tuple(matrix.cells(experiment, preset))
     with pytest.raises(LabError, match="no server is installed for direct-io, gather-write"):
-        RealBed(experiment, preset, cells, {"both": Path("/nonexistent")})
+        RealBed(experiment, preset, cells, {"both": Path("/nonexistent")}, Confinement())
 
 
 def test_workloads_name_their_packages() -> None:

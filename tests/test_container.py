@@ -111,6 +111,10 @@ def test_compose_gives_the_same_rights() -> None:
     assert "service: lab" in services()["patched"]
 
 
+def test_what_was_patched_has_no_network_in_compose() -> None:
+    assert "network_mode: none" in services()["patched"]
+
+
 def test_what_builds_in_compose_has_no_rights() -> None:
     given = services()["builder"]
     assert "network_mode: none" in given
@@ -132,7 +136,8 @@ def test_command_of_the_builder_keeps_its_servers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WALLAB_IMAGE", "lab")
     assert container.command().endswith(f'-v "$PWD/results:{paths.RESULTS}" wal-lab')
     monkeypatch.setenv("WALLAB_IMAGE", "builder")
-    assert container.command().endswith(f" -v wal-lab:{paths.BUILD} wal-lab:builder")
+    words = f" -v wal-lab:{paths.BUILD} --network none wal-lab:builder"
+    assert container.command().endswith(words)
 
 
 @pytest.fixture

@@ -112,10 +112,13 @@ def test_field_of_the_preset(field: str) -> None:
 @pytest.mark.parametrize("field", Machine.__struct_fields__)
 def test_field_of_the_machine(field: str) -> None:
     before = msgspec.structs.replace(
-        EXAMPLE, machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"})
+        EXAMPLE,
+        machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"}, sandbox="bwrap"),
     )
     now = msgspec.structs.replace(before, machine=with_another(before.machine, field))
-    named = {"kernel": "kernel", "tuning": "kernel setting SMT"}.get(field, "machine")
+    named = {
+        "kernel": "kernel", "tuning": "kernel setting SMT", "sandbox": "the servers' sandbox",
+    }.get(field, "machine")  # fmt: skip
     assert difference.of_resumed(before, now) == [named]
 
 

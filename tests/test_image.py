@@ -379,8 +379,9 @@ def test_own_patch_is_built_and_measured(builder_image: Image, shared: Path) -> 
         assert "foo: PostgreSQL 18" in built.stdout
         command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")
         result = builder_image.run(
-            *RIGHTS, *kept, *volumes(shared), command=(*command, "--variants", "stock,foo")
-        )
+            *RIGHTS, "--network", "none", *kept, *volumes(shared),
+            command=(*command, "--variants", "stock,foo"),
+        )  # fmt: skip
         assert result.returncode == 0, result.stderr
     finally:
         builder_image.engine.call("volume", "rm", "--force", volume)

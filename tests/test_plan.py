@@ -12,7 +12,7 @@ from wallab.bench.plan import RunPlan, RunRequest, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.record import manifest as manifests
 from wallab.record import matrix
 from wallab.record.conditions import server_name
@@ -254,6 +254,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(sandbox, "kind", lambda *, guest: "bwrap" if guest else "container")
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     return asked
@@ -271,6 +272,29 @@ def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]
     assert manifest.drives["wal"]["profile"] == "ata-2005"
     assert manifest.lab["commit"]
     assert (manifest.lab["files"], manifest.drive_program) == ("code", "program")
+
+
+@pytest.mark.usefixtures("built")
+def test_what_servers_run_in_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a stranger's decides for all; a virtual machine's guest is a sandbox by itself."""
+    plan = planned(RunRequest(preset="smoke"))
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    trusting = builder.servers_of
+    last: list[str] = []
+
+    def mostly_trusted(*asked: Any) -> dict[str, Server]:
+        servers = trusting(*asked)
+        known = {name: msgspec.structs.replace(s, guest=False) for name, s in servers.items()}
+        return known | {name: servers[name] for name in last}
+
+    monkeypatch.setattr(builder, "servers_of", mostly_trusted)
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (False, "container")
+    last.append("both")
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    assert prepare(planned(RunRequest(machine="virtual"))).manifest.machine.sandbox == ""
 
 
 @pytest.mark.usefixtures("built")

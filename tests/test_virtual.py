@@ -246,7 +246,7 @@ def test_runs_of_any_number_of_jobs_have_the_same_samples(tmp_path: Path) -> Non
     for sample in samples:
         assert sample.started.startswith("2005-07-20")
         # In time that the drive shares with those that it serves.
-        assert sample.drive["data"].lateness["p99_ns"] <= 200_000
+        assert all(drive.lateness["p99_ns"] <= 50_000 for drive in sample.drive.values())
     plan = manifest.load(first)
     assert plan.virtual is not None
     assert plan.virtual == manifest.load(second).virtual

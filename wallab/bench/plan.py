@@ -11,7 +11,7 @@ from wallab.bench import provenance, run
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import checkout
+from wallab.machine import checkout, sandbox
 from wallab.record import manifest as manifests
 from wallab.record import matrix, reference, series
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -68,6 +68,8 @@ class PreparedRun(msgspec.Struct, frozen=True):
     """Lacks what only the test bed knows: methods and template."""
     servers: dict[str, Path]
     """As the manifest's builds -> the installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: RunRequest) -> RunPlan:
@@ -78,8 +80,8 @@ def planned(request: RunRequest) -> RunPlan:
 def prepare(plan: RunPlan) -> PreparedRun:
     """Build the servers that are missing, and describe the machine and the lab.
 
-    MachineError where this process may not have the drives; LabError where a server cannot be
-    built.
+    MachineError where this process may not have the drives, or servers no sandbox; LabError where
+    a server cannot be built.
     """
     run.check_rights_for(plan.experiment)
     wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in plan.cells]
@@ -87,6 +89,10 @@ def prepare(plan: RunPlan) -> PreparedRun:
         # Templates are made by one server, whatever is measured.
         wanted += [(source, "stock") for source, _ in wanted]
     servers = builder.servers_of(wanted, plan.experiment.source, plan.build_system)
+    guest = any(server.guest for server in servers.values())
+    machine = provenance.machine()
+    if plan.experiment.machine == "real":
+        machine = msgspec.structs.replace(machine, sandbox=sandbox.kind(guest=guest))
     simulated = any(drive.kind == "simulated" for drive in plan.experiment.drive.values())
     manifest = Manifest(
         name=plan.name,
@@ -94,7 +100,7 @@ def prepare(plan: RunPlan) -> PreparedRun:
         started=utc(),
         seed=plan.seed,
         lab=provenance.lab_state() | {"files": checkout.files()},
-        machine=provenance.machine(),
+        machine=machine,
         experiment=plan.experiment,
         preset=plan.preset,
         cells=plan.cells,
@@ -105,7 +111,8 @@ def prepare(plan: RunPlan) -> PreparedRun:
         direct=series.direct_methods(series.read(), plan.experiment.axes.get("variant", ())),
         drive_program=checkout.drive_program() if simulated else "",
     )
-    return PreparedRun(manifest, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedRun(manifest, trees, guest)
 
 
 def _new(request: RunRequest) -> RunPlan:

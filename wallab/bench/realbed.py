@@ -14,10 +14,11 @@ from typing import Any
 from wallab.bench import installed, lacking, sampling, templates
 from wallab.bench.asked import Asked
 from wallab.bench.installed import Installed
-from wallab.bench.stage import Stage
+from wallab.bench.stage import ARCHIVE, Stage
 from wallab.drives.maker import DriveMaker, Drives
 from wallab.errors import MachineError
-from wallab.machine import mounts, process, provision
+from wallab.machine import mounts, provision
+from wallab.machine.confinement import Confinement, Places
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
 from wallab.record import matrix
@@ -30,7 +31,7 @@ from wallab.servers.cluster import Cluster
 Kinds = tuple[tuple[str, str, str], ...]
 """What a set of drives is made by (`Conditions.drive_kinds`)."""
 
-ARCHIVE = "../../archive"
+_ARCHIVE = f"../../{ARCHIVE}"
 """Where finished segments go, from a data directory: no shell sees a path that somebody named."""
 
 
@@ -40,7 +41,7 @@ def archive_settings(archive: str | None, direct_cp: Path) -> dict[str, str]:
         return {}
     # The server puts what it archives for %p and %f; another % would be one of its own.
     program = shlex.quote(str(direct_cp)).replace("%", "%%") if archive == "direct_cp" else "cp"
-    return {"archive_mode": "on", "archive_command": f'{program} "%p" "{ARCHIVE}/%f"'}
+    return {"archive_mode": "on", "archive_command": f'{program} "%p" "{_ARCHIVE}/%f"'}
 
 
 class RealBed:
@@ -56,10 +57,11 @@ class RealBed:
         preset: Preset,
         cells: tuple[Cell, ...],
         trees: Mapping[str, Path],
+        confinement: Confinement,
         *,
         root_device_too: bool = False,
     ) -> None:
-        """`trees` are the installed servers, by `Conditions.server`.
+        """`trees` are the installed servers, by `Conditions.server`, which run in `confinement`.
 
         A device that holds the running system is refused unless named by `root_device_too`.
         """
@@ -68,12 +70,15 @@ class RealBed:
         self._maker = DriveMaker(experiment.drive, root_device_too=root_device_too)
         self._asked = Asked(experiment, preset, cells, trees)
         self._trees = trees
+        self.confinement = confinement
+        """How servers and their clients are run, from the next sample on."""
         self._undo = contextlib.ExitStack()
         self._shown = contextlib.ExitStack()
         """What shows the servers."""
         self._seed: int | None = None
+        self._last = False
         self._warm = False
-        self._servers = Installed({}, {})
+        self._servers = Installed({}, {}, self.confinement)
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
 
@@ -105,12 +110,14 @@ class RealBed:
         trees: Mapping[str, Path],
         seed: int,
     ) -> None:
-        """Measure these cells from now on, on the drives and templates that open made.
+        """Measure a sample of these cells, on the drives and templates that open made.
 
-        Every cell must ask for those. The seed is that of the clients' random numbers.
+        Every cell must ask for those. The seed is that of the clients' random numbers. The machine
+        ends with the sample: nothing of it is undone.
         """
         self.hide_servers()
         self._experiment, self._preset, self._trees, self._seed = experiment, preset, trees, seed
+        self._last = True
         self._asked = Asked(experiment, preset, cells, trees)
         self._show_servers()
         self._make_programs_ready()
@@ -137,11 +144,11 @@ class RealBed:
     def hide_servers(self) -> None:
         """Let go of the installed trees, until others are taken over."""
         self._shown.close()
-        self._servers = Installed({}, {})
+        self._servers = Installed({}, {}, self.confinement)
 
     def _show_servers(self) -> None:
         self._servers = installed.shown(
-            self._trees, self._ledger, self._shown, private=self._private
+            self._trees, self._ledger, self._shown, self.confinement, private=self._private
         )
 
     def _install(self) -> None:
@@ -153,7 +160,9 @@ class RealBed:
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        self._private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
+        self._private = "simulated" in kinds or not all(
+            map(self.confinement.can_run, self._trees.values())
+        )
         if self._private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()
@@ -228,11 +237,16 @@ class RealBed:
     def _stage(self, conditions: Conditions, group: MemoryGroup | None) -> Stage:
         drives = self._sets[conditions.drive_kinds]
         folder = templates.folder_name(conditions)
+        data = drives["data"].mount_point
+        archive = data / ARCHIVE if conditions.archive else None
+        copier = self._direct_cp if conditions.archive == "direct_cp" else None
         cluster = Cluster(
-            drives["data"].mount_point / "data" / folder,
+            data / "data" / folder,
             drives.get("wal", drives["data"]).mount_point / "pg_wal" / folder,
             self._ledger,
+            self.confinement,
             group,
+            Places(tuple(filter(None, [archive])), tuple(filter(None, [copier]))),
         )
         return Stage(
             conditions=conditions,
@@ -245,6 +259,7 @@ class RealBed:
             values=self._experiment.values,
             series=self._experiment.series,
             seed=self._seed,
+            last=self._last,
         )
 
     def _make_templates(self) -> BedReport:

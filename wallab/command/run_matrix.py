@@ -12,6 +12,7 @@ from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
+from wallab.machine import serversandbox
 from wallab.progress import say
 from wallab.record import manifest as manifests
 from wallab.record.samples import SAMPLES
@@ -173,7 +174,8 @@ def command(
             )  # fmt: skip
             manifest.virtual, workers = bed.machine, bed.jobs
         else:
-            bed, workers = RealBed(*parts, root_device_too=root_device_too), 1
+            confinement = serversandbox.confinement(guest=prepared.guest)
+            bed, workers = RealBed(*parts, confinement, root_device_too=root_device_too), 1
         measuring = run.Run(folder, manifest, bed, workers)
         measuring.measure(resumed=plan.resumed, max_seconds=max_seconds)
     except KeyboardInterrupt:

@@ -31,6 +31,9 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     tuning: dict[str, str] = {}
     """Settings of the kernel that can move a number."""
+    sandbox: str = ""
+    """What servers and their clients ran in: bwrap, container, or none; nothing where it was not
+    noted, or where they run in a machine of their own."""
 
 
 class BedReport(msgspec.Struct, frozen=True):

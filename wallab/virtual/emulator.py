@@ -20,7 +20,7 @@ from wallab.virtual.qemu import PROGRAM, Qemu
 
 _PARAMETERS = (
     "console=ttyS0 panic=-1 tsc=reliable no_timer_check mitigations=off nowatchdog "
-    "random.trust_cpu=off quiet norandmaps nokaslr"
+    "random.trust_cpu=off quiet norandmaps nokaslr preempt=full init_on_alloc=0"
 )
 _PATIENCE = 60
 """Seconds that the emulator itself may take to answer, on a busy machine."""

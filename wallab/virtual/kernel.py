@@ -18,7 +18,7 @@ from wallab.virtual import packages
 from wallab.virtual.packages import Apt, NotToBeHad
 
 MODULES = (
-    "nd_btt", "nd_pmem", "nfit", "erofs", "crc32c_generic", "fuse", "loop", "xfs", "ext4", "btrfs",
+    "nd_btt", "nd_pmem", "nfit", "erofs", "crc32c_intel", "fuse", "loop", "xfs", "ext4", "btrfs",
 )  # fmt: skip
 """What the guest's kernel loads, in this order, each after what it depends on."""
 
