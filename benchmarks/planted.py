@@ -138,7 +138,7 @@ def main() -> int:
         for fault in getattr(faults, group)
         if given.match in fault.was
     ]
-    with tempfile.TemporaryDirectory(prefix="wal-lab-planted-", dir="/var/tmp") as home:  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="wal-lab-planted-", dir="/var/tmp") as home:
         lab = copying.checkout(Path(home))
         failed = judge(chosen, lab)
     print(f"{len(chosen)} faults planted, {failed} not found")

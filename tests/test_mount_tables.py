@@ -45,6 +45,13 @@ class Machine:
     def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         """Answer as mount and umount do."""
         self.commands.append(command)
+        # What they say is the lab's to tell, and nobody is to answer them.
+        assert options.pop("capture_output") is True
+        if command[0] != "modprobe":
+            assert options.pop("text") is True
+        if command[0] == "mount" or "--lazy" in command:
+            assert options.pop("stdin") == subprocess.DEVNULL
+        assert options == {}
         if command[0] in self.fails:
             return subprocess.CompletedProcess(command, 32, "", f" {command[0]}: no \n")
         if command[0] == "umount":
@@ -74,6 +81,9 @@ def test_a_line_of_the_table() -> None:
         Path("/run/lab/a/b c"), "7:3", ("ro", "noatime"), "xfs", "/dev/loop3", ("rw", "attr2")
     )
     assert mounts.parse(TABLE)[-1].source == ""
+    (mount,) = mounts.parse("22 1 0:9 / /x rw - overlay none rw,lowerdir=/a - b,x=y z\n")
+    assert (mount.filesystem, mount.source) == ("overlay", "none")
+    assert mount.own_options == ("rw", "lowerdir=/a - b", "x=y z")
     assert mounts.unescape(r"a\134\011b\0") == "a\\\tb\\0"
 
 
@@ -180,11 +190,12 @@ def test_btrfs_is_told_by_its_source(attached: set[str]) -> None:
 
 
 def test_a_covered_drive_is_left_alone(machine: Machine) -> None:
+    machine.table += "45 43 0:70 / /run/lab-2 rw - tmpfs none rw\n"
     covered = drive("loop4", "/run/lab-2", "ext4")
     for act in (covered.is_on_top, covered.undo, covered.unmount):
         with pytest.raises(
             MachineError,
-            match=r"/run/lab-2: /dev/loop4 \(btrfs\) is mounted over the drive: unmount that first",
+            match=r"/run/lab-2: none \(tmpfs\) is mounted over the drive: unmount that first",
         ):
             act()
     assert machine.commands == []
@@ -202,9 +213,11 @@ def test_a_drive_is_unmounted(machine: Machine) -> None:
 def test_a_drive_is_mounted(machine: Machine) -> None:
     drive("loop3", "/run/x").mount("noatime,nobarrier")
     drive("loop4", "/run/y", "ext4").mount()
+    mounts.mount(Path("/dev/loop5"), Path("/run/z"), "ext4")
     assert machine.commands == [
         ["mount", "-t", "xfs", "-o", "noatime,nobarrier", "/dev/loop3", "/run/x"],
         ["mount", "-t", "ext4", "/dev/loop4", "/run/y"],
+        ["mount", "-t", "ext4", "/dev/loop5", "/run/z"],
     ]
 
 
@@ -235,6 +248,15 @@ def test_patience_has_an_end(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
     assert machine.commands[-1] == ["umount", "--lazy", "/run/lab/a/b c"]
     assert [command[1] for command in machine.commands[:-1]] == ["/run/lab/a/b c"] * 5
     assert mounts.at(Path("/run/lab/a/b c")) is None
+
+
+def test_patience_where_none_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 5))
+    clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
+    monkeypatch.setattr(mounts, "time", clock)
+    machine.busy = 1000
+    with pytest.raises(MachineError, match="was busy for 20 s"):
+        mounts.unmount(Path("/run/lab/a"))
 
 
 def test_what_a_program_says_is_told(machine: Machine) -> None:
