@@ -5,6 +5,7 @@ import json
 import tomllib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,8 @@ from wallab.servers import checkresult, debian, prebuilt, source
 from wallab.servers.checkresult import Check
 from wallab.servers.patching import Touched, WorkTree
 from wallab.servers.source import Source
+from wallab.virtual import template
+from wallab.virtual.message import Answer
 
 RUN = paths.LAB / "results" / "example-quick"
 EXAMPLE = RUN / "samples.jsonl"
@@ -304,6 +307,22 @@ def test_damaged_record(
     file, read, content = record(kind, tmp_path, monkeypatch)
     assert refusal(read, file, content) == ""
     assert refusal(read, file, damage)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[]", b'{"methods": 3}', b"[" * 100_000])
+def test_damaged_template_of_virtual_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    monkeypatch.setenv("WALLAB_CACHE", str(tmp_path))
+    recipe = mock.Mock(sha256="0123456789abcdef" * 4)
+    assert template.kept(recipe) is None
+    file = tmp_path / "virtual" / "template-0123456789abcdef" / "answer.json"
+    file.parent.mkdir(parents=True)
+    assert "is made anew" in refusal(lambda _: template.kept(recipe), file, damage)
+    jsonfile.save(file, Answer(methods=("fsync",)))
+    found = template.kept(recipe)
+    assert found is not None
+    assert found.answer.methods == ("fsync",)
 
 
 @modest

@@ -110,12 +110,12 @@ def warm(experiment: Experiment, preset: Preset, conditions: Conditions) -> bool
 
 
 def kept(recipe: Recipe) -> Template | None:
-    """Return the template of the cache; None if there is none."""
+    """Return the template of the cache; None if there is none, LabError if it is damaged."""
     folder = _folder(recipe)
-    try:
-        return Template(folder, jsonfile.load(folder / "answer.json", Answer))
-    except OSError:
+    answer = folder / "answer.json"
+    if not folder.is_dir():
         return None
+    return Template(folder, jsonfile.read(answer, Answer, f"remove {folder}, which is made anew"))
 
 
 def _folder(recipe: Recipe) -> Path:
