@@ -39,15 +39,12 @@ PINS = paths.LAB / "benchmarks" / "mutation-requirements.txt"
 SURVIVORS = paths.LAB / "benchmarks" / "survivors.toml"
 
 MODULES = {
-    "machine.owned": ("test_ledger",),
-    "machine.ledger": ("test_ledger",),
-    "machine.scratch": ("test_ledger",),
-    "machine.running": ("test_ledger",),
+    "machine.owned": ("test_scratch",),
+    "machine.ledger": ("test_records",),
+    "machine.scratch": ("test_scratch",),
+    "machine.running": ("test_running",),
     "machine.mounts": ("test_mount_tables",),
-    "machine.cacheswitch": (
-        "test_cacheswitch",
-        "test_ledger::test_every_way_to_a_disk_is_put_back",
-    ),
+    "machine.cacheswitch": ("test_cachetools", "test_cacheswitch"),
     "servers.diff": ("test_patchfile", "test_hostile_patches"),
     "servers.patchfile": ("test_patchfile",),
     "servers.patching": ("test_hostile_patches",),

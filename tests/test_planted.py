@@ -11,6 +11,7 @@ from benchmarks.mutation import Mutant, Reason, Reasons
 from benchmarks.planted import GROUPS, Edit, Fault
 from wallab import paths
 from wallab.files.strict import read_toml
+from wallab.servers import git
 
 PAGES = paths.LAB / "results" / "example-safety"
 FAULTS = [(group, fault) for group in GROUPS for fault in getattr(planted.read(), group)]
@@ -82,7 +83,7 @@ def test_faults_are_planted_in_a_copy(tmp_path: Path) -> None:
     lab = copying.checkout(tmp_path)
     assert (lab / "pyproject.toml").read_bytes() == (paths.LAB / "pyproject.toml").read_bytes()
     assert not (lab / "pyproject.toml").samefile(paths.LAB / "pyproject.toml")
-    assert not (lab / ".git").exists()
+    assert git.state(lab) != git.state(paths.LAB)
     assert not (lab / "build").exists()
 
 
