@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Garbage for every reader: valid files, damaged at random, must be read or refused in words.
 
-usage: .venv/bin/python benchmarks/garbage.py [--count N] [--seed N] [--keep DIR] [KIND …]
+usage: .venv/bin/python benchmarks/garbage.py [--count N] [--seed N] [--keep DIR] [--write FILE]
+       [KIND …]
 
 Counted are inputs that were read, those refused with a LabError, and those that are faults: any
 other exception (a traceback, for whoever runs the command), and a reader that died of a signal or
@@ -483,6 +484,18 @@ def table(outcomes: dict[str, Counter[str]]) -> str:
     return "\n".join(lines)
 
 
+def markdown(outcomes: dict[str, Counter[str]], seed: int) -> str:
+    """Return the same as a table in Markdown."""
+    rows = [*outcomes.items(), ("all", sum(outcomes.values(), Counter()))]
+    lines = ["| kind of file | inputs | read | refused | faults |", "|---|---:|---:|---:|---:|"]
+    lines += [
+        f"| {kind} | {counted.total():,} | {counted['read']:,} | {counted['refused']:,} "
+        f"| {counted['fault']:,} |"
+        for kind, counted in rows
+    ]
+    return "\n".join((*lines, "", f"Seed {seed}: the same seed gives the same inputs.", ""))
+
+
 def main() -> int:
     """Read the command line, measure, print; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -493,6 +506,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of their damage (%(default)s)")
     parser.add_argument("--keep", type=Path, default=Path("garbage"), help="for inputs that are "
                         "faults (%(default)s)")  # fmt: skip
+    parser.add_argument("--write", type=Path, metavar="FILE", help="where the table goes, too")
     given = parser.parse_args()
     if unknown := [kind for kind in given.kind if kind not in readers()]:
         parser.error(f"no such kind: {unknown[0]}; there are {', '.join(readers())}")
@@ -503,6 +517,8 @@ def main() -> int:
         print(f"{number:8,} × {why}")
     if faults:
         print(f"their inputs are in {given.keep}")
+    if given.write:
+        given.write.write_text(markdown(outcomes, given.seed))
     return 1 if faults else 0
 
 

@@ -92,7 +92,7 @@ def outcome(fault: Fault, test: str, lab: Path) -> Outcome:
         return "no place"
     file.write_text(wrong)
     try:
-        code, _ = run([test], lab)
+        code, _ = run(["--exitfirst", test], lab)
     finally:
         file.write_text(right)
     return {1: "found", 0: "not found"}.get(code, "skipped")  # type: ignore[return-value]

@@ -78,7 +78,7 @@ def only(monkeypatch: pytest.MonkeyPatch, process: Fake) -> Fake:
         return NOTED
 
     monkeypatch.setattr(running, "identify", identify)
-    monkeypatch.setattr(psutil, "Process", lambda pid: process)
+    monkeypatch.setattr(psutil, "Process", {7: process}.get)
     monkeypatch.setattr(psutil, "process_iter", lambda: [process])
     monkeypatch.setattr(running, "_sees", lambda pid, folder: True)
     return process
@@ -93,6 +93,16 @@ def test_a_process_is_known_by_its_start(fake: Fake) -> None:
     for field, value in (("pid", 8), ("started", 101), ("boot", "another")):
         assert msgspec.structs.replace(NOTED, **{field: value}).find() is None
     fake.status_now = psutil.STATUS_ZOMBIE
+    assert NOTED.find() is None
+
+
+def test_a_process_that_ends_as_it_is_looked_at(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> str:
+        raise psutil.NoSuchProcess(7)
+
+    monkeypatch.setattr(fake, "status", gone)
     assert NOTED.find() is None
 
 
@@ -207,11 +217,16 @@ def test_a_server_that_has_just_ended(server: Fake, monkeypatch: pytest.MonkeyPa
     assert DriveServers(Path("/run/a")).undo() == ""
     assert running._identified(server) == Process(7, 0, "")  # type: ignore[arg-type]
 
+
+def test_a_process_that_does_not_tell_its_arguments_goes_on(
+    server: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied() -> list[str]:
         raise psutil.AccessDenied(7)
 
     monkeypatch.setattr(server, "cmdline", denied)
     assert DriveServers(Path("/run/a")).undo() == ""
+    assert server.done == []
 
 
 # Programs in a folder that goes.
@@ -252,8 +267,13 @@ def test_a_program_that_has_just_ended(fake: Fake, monkeypatch: pytest.MonkeyPat
     def gone() -> str:
         raise psutil.NoSuchProcess(7)
 
+    fake.program = "/run/a/program"
+    with monkeypatch.context() as context:
+        context.setattr(fake, "name", gone)
+        assert running.end_below(Path("/run/a")) == []
     monkeypatch.setattr(fake, "exe", gone)
     assert running.end_below(Path("/run/a")) == []
+    assert fake.done == []
 
 
 def test_a_path_may_lead_others_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
