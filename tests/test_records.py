@@ -4,6 +4,7 @@ Nothing is made or undone outside of the test's folder, and nothing takes rights
 """
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,7 +145,7 @@ def test_folder_of_records_is_made_with_its_parents(
         assert noted(home / f"{owned.folder.name}.json") == [
             DriveServers(owned.folder), MountsBelow(owned.folder), Folder(owned.folder)
         ]  # fmt: skip
-        assert owned.folder.name.startswith(f"{os.getpid()}-")
+        assert re.fullmatch(rf"{os.getpid()}-[0-9a-f]{{8}}", owned.folder.name)
         owned.close()
         assert list(home.iterdir()) == []
 
@@ -352,6 +353,26 @@ def test_an_ending_run_tells_what_it_had_to_undo(
     again.close()
     assert said[-1] == "it stays"
     assert len(undone) == 6
+
+
+def test_an_ending_run_puts_its_own_disks_back(undone: list[Owned]) -> None:
+    owned = Ledger.open(lasting=True)
+    owned.add_cache(SDA)
+    owned.close()
+    assert SDA in undone
+
+
+def test_a_record_that_is_removed_meanwhile(
+    homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = plant(homes[0], "a", Folder(Path("/f")))
+
+    def undo(folder: Folder) -> str:
+        file.unlink()
+        return "done"
+
+    monkeypatch.setattr(Folder, "undo", undo)
+    assert ledger.clear_dead() == ["done"]
 
 
 # One thing at a time.
