@@ -80,7 +80,7 @@ class Reader(msgspec.Struct, frozen=True):
     place: str
     read: Callable[[Path], object]
     share: float = 1.0
-    """Of the inputs that others get: what makes whole reports takes its time."""
+    """Of the inputs that others get: what makes whole reports, or asks git, takes its time."""
 
 
 # --- valid files -----------------------------------------------------------------------------
@@ -248,8 +248,8 @@ def readers() -> dict[str, Reader]:
     )  # fmt: skip
     tarball = Source("tarball", Path("x.tar"), "18.6", "0" * 64, official=True)
     return {
-        "patch": Reader(_patches(), "x.patch", patchfile.read),
-        "mail": Reader(_mails(), "x.eml", patchfile.read),
+        "patch": Reader(_patches(), "x.patch", patchfile.read, 0.1),
+        "mail": Reader(_mails(), "x.eml", patchfile.read, 0.1),
         "manifest": Reader([plan], "manifest.json", lambda file: manifest.load(file.parent)),
         "samples": Reader([samples], "samples.jsonl", lambda file: SampleFile(file).read()),
         "campaign": Reader([(CUTS / "campaign.json").read_bytes()], "campaign.json",

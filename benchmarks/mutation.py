@@ -48,7 +48,7 @@ MODULES = {
     "servers.diff": ("test_patchfile", "test_hostile_patches"),
     "servers.patchfile": ("test_patchfile",),
     "servers.patching": ("test_hostile_patches",),
-    "files.beneath": ("test_hostile_patches",),
+    "files.beneath": ("test_beneath",),
     "record.difference": ("test_difference",),
     "bench.plan": ("test_plan",),
     "bench.schedule": ("test_schedule",),
@@ -64,6 +64,7 @@ PATIENCE_S = 4 * 3600.0
 
 _UNTESTED = {5, 33, None}
 _SURVIVED = 0
+_TOO_LONG = {24, -24, 36, 152, 255}
 
 
 class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -236,16 +237,17 @@ def row(module: str, mutants: list[Mutant], reasons: Reasons) -> str:
     count = Counter(mutant.outcome for mutant in mutants)
     left = [mutant for mutant in mutants if mutant.outcome != "killed"]
     words = sum(mutant.words_alone for mutant in left)
+    slow = sum(mutant.code in _TOO_LONG for mutant in mutants)
     explained = sum(not m.words_alone and bool(reason_of(m, reasons)) for m in left)
     return (
-        f"| {module} | {len(mutants)} | {count['killed']} | {len(left)} | {words} | {explained} "
-        f"| {len(left) - words - explained} |"
+        f"| {module} | {len(mutants)} | {count['killed']} | {slow} | {len(left)} | {words} "
+        f"| {explained} | {len(left) - words - explained} |"
     )
 
 
 HEAD = """\
-| module | mutants | killed | survived | in words alone | with a reason | without |
-|---|---:|---:|---:|---:|---:|---:|"""
+| module | mutants | killed | by time | survived | in words alone | with a reason | without |
+|---|---:|---:|---:|---:|---:|---:|---:|"""
 
 
 def main() -> int:

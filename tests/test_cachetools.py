@@ -113,6 +113,8 @@ def test_every_version_of_nvme_is_read(machine: FakeMachine, tools: Tools, value
     disk = nvme(machine)
     tools.answers[ASKED[nvme][0]] = f"{NVME.format(value)}\tmore of it\n"
     assert cacheswitch.state(disk).drive == "on"
+    tools.answers[ASKED[nvme][0]] = f"{NVME.format(value.replace('1', '0'))}\tmore of it\n"
+    assert cacheswitch.state(disk).drive == "off"
     tools.answers[ASKED[nvme][0]] = NVME.format("0x00000010")  # which is no bit
     (disk.sysfs / "queue/write_cache").write_text("write through")
     assert cacheswitch.state(disk).drive == "off"
@@ -207,6 +209,39 @@ def test_every_name_of_a_disk_is_told(machine: FakeMachine, tools: Tools) -> Non
         "put the write cache of sda back: on, write through; "
         "put the write cache of sdc back: on, write through"
     )  # fmt: skip
+
+
+def test_of_several_names_the_one_that_was_noted(machine: FakeMachine, tools: Tools) -> None:
+    """Each has been noted with a belief of its own."""
+    for place, (name, number) in enumerate((("sda", "8:0"), ("sdc", "8:32"))):
+        folder = machine.scsi(name, number, "ahci", "ATA", "ST3500413AS", place)
+        machine.write(folder.resolve().parents[1] / "wwid", "naa.the-same")
+        tools.answers[f"hdparm -W /dev/{name}"] = ATA.format(1)
+    for name in ("sda", "sdc"):
+        before = CacheState("naa.the-same", name, "on", "write through")
+        assert cacheswitch.put_back(before, machine.root) == (
+            f"put the write cache of {name} back: on, write through"
+        )
+
+
+def test_what_could_not_be_read_is_not_switched(machine: FakeMachine, tools: Tools) -> None:
+    """Although it can be read by now."""
+    disk = ata(machine)
+    tools.answers[ASKED[ata][0]] = ATA.format(0)
+    (disk.sysfs / "queue/write_cache").write_text("write through")
+    before = CacheState(disk.identity, "sda", "unknown", "write back")
+    assert cacheswitch.put_back(before, machine.root) == (
+        "put the write cache of sda back: off, write back"
+    )
+    assert set(tools.calls) == {ASKED[ata][0]}
+
+
+def test_what_is_noted_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[CacheState] = []
+    monkeypatch.setattr(cacheswitch, "put_back", lambda state: given.append(state) or "done")
+    noted = CacheState("naa.1", "sda", "on", "write back")
+    assert noted.undo() == "done"
+    assert given == [noted]
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444, 0o201, 0o601])
