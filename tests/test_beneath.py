@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,13 @@ def test_read(root: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a\0b", "deep/", "/a", "deep//b", "./a", "../x"])
 def test_names_that_are_none(root: Path, name: str) -> None:
     wrong = {"a\0b": "a\0b", ".": ".", "..": "..", "./a": ".", "../x": ".."}.get(name, "")
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: beneath.read(root, name),
         lambda: beneath.write(root, name, Content(b"x", 0o644, 0)),
         lambda: beneath.remove(root, name),
         lambda: beneath.set_stamp(root, name, 1),
-    ):
+    )
+    for act in acts:
         with pytest.raises(OSError, match="Invalid argument") as refused:
             act()
         assert (refused.value.errno, refused.value.filename) == (errno.EINVAL, wrong)
