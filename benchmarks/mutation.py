@@ -47,7 +47,7 @@ MODULES = {
     "machine.cacheswitch": ("test_cachetools", "test_cacheswitch"),
     "servers.diff": ("test_patchfile", "test_hostile_patches"),
     "servers.patchfile": ("test_patchfile",),
-    "servers.patching": ("test_hostile_patches",),
+    "servers.patching": ("test_worktree", "test_hostile_patches"),
     "files.beneath": ("test_beneath",),
     "record.difference": ("test_difference",),
     "bench.plan": ("test_plan",),
