@@ -45,7 +45,7 @@ MODULES = {
     "machine.running": ("test_running",),
     "machine.mounts": ("test_mount_tables",),
     "machine.cacheswitch": ("test_cachetools", "test_cacheswitch"),
-    "servers.diff": ("test_patchfile", "test_hostile_patches"),
+    "servers.diff": ("test_diff",),
     "servers.patchfile": ("test_patchfile",),
     "servers.patching": ("test_worktree", "test_hostile_patches"),
     "files.beneath": ("test_beneath",),
