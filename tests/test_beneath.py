@@ -103,7 +103,7 @@ def test_the_root_is_no_link(root: Path) -> None:
 
 def test_where_a_folder_would_be_is_a_file(root: Path) -> None:
     """As the words of an error have it."""
-    with pytest.raises(FileNotFoundError) as refused:
+    with pytest.raises(FileNotFoundError, match="No such file or directory") as refused:
         beneath.write(root, "a/b", Content(b"x", 0o644, 0))
     assert (refused.value.errno, refused.value.filename) == (errno.ENOENT, "a")
     beneath.remove(root, "a/b")

@@ -95,6 +95,8 @@ def test_hunks_are_taken_whole(hunk: str) -> None:
     ("text", "words"),
     [
         (PATHS, "b/x.c: has no hunk"),
+        (both("x.c"), "x.c: has no hunk"),
+        (PATHS + "@@ -1,2 +1,2 @@\n-one\n+two\n", "b/x.c: hunk 1 is cut off or damaged"),
         (PATHS + "@@ -1 +x @@\n", "b/x.c: hunk 1 is cut off or damaged"),
         (PATHS + HUNK + "@@ -1 @@\n", "b/x.c: hunk 2 is cut off or damaged"),
         (PATHS + "@@ -1,3 +1,3 @@\n one\n", "b/x.c: hunk 1 is cut off or damaged"),
@@ -158,6 +160,17 @@ def test_a_prefix_is_put_before_paths_alone() -> None:
     assert diff.with_prefix(read(PATHS + HUNK)).decode() == PATHS + HUNK
 
 
+def test_lines_of_git_may_have_dos_ends() -> None:
+    text = f"diff --git x.c x.c\r\n{both('x.c')}{HUNK}"
+    prefixed = f"diff --git a/x.c b/x.c\n{both('a/x.c', 'b/x.c')}{HUNK}"
+    assert diff.with_prefix(read(text)).decode() == prefixed
+
+
+def test_names_in_another_encoding() -> None:
+    (file,) = diff.read(b"--- a/\xe4.c\n+++ b/\xe4.c\n" + HUNK.encode(), "W")
+    assert file.headers == ["a/\ufffd.c", "b/\ufffd.c"]
+
+
 # As git reads them.
 
 
@@ -178,7 +191,7 @@ def test_both_names_of_a_file_are_told() -> None:
 @pytest.mark.parametrize(
     ("paths", "words"),
     [
-        ([b"src/x y.c"], ""),
+        ([b" x y.c"], ""),
         ([b"src/./x.c"], "leads out of the tree: src/./x.c"),
         ([b"src//x.c"], "leads out of the tree: src//x.c"),
         ([b"src/../x.c"], "leads out of the tree: src/../x.c"),
@@ -213,7 +226,7 @@ def test_what_git_says(
             diff.touched(files, "W")
         assert str(refused.value) == f"patch W: {words}"
     else:
-        assert sorted(diff.touched(files, "W")[0]) == ["src/x y.c", "x.c"]
+        assert sorted(diff.touched(files, "W")[0]) == [" x y.c", "x.c"]
     text = (PATHS + HUNK).encode()
     ends = [(text, "--numstat", "-z"), (text, "--numstat", "-z", "--reverse")]
     assert seen == ends[: 1 if paths is None and not reverse else 2]
