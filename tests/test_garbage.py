@@ -323,6 +323,7 @@ def test_damaged_template_of_virtual_time(
     assert template.kept(recipe) is None
     file = tmp_path / "virtual" / "template-0123456789abcdef" / "answer.json"
     file.parent.mkdir(parents=True)
+    (file.parent / "memory.sha256").write_text("0" * 64)
     assert "is made anew" in refusal(lambda _: template.kept(recipe), file, damage)
     jsonfile.save(file, Answer(methods=("fsync",)))
     found = template.kept(recipe)
