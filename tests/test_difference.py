@@ -186,3 +186,26 @@ def test_runs_with_other_orders_of_cells_compare() -> None:
 )
 def test_way_back_to_the_lab(old: str, new: str, words: str) -> None:
     assert difference.way_back({"commit": old}, {"commit": new}) == words
+
+
+def memories(old: int, new: int) -> list[str]:
+    """What is named where the machine had so much memory, kB, and has so much now."""
+    before = msgspec.structs.replace(EXAMPLE.machine, memory_kb=old)
+    return difference.of_machines(before, msgspec.structs.replace(before, memory_kb=new))
+
+
+def test_a_little_more_or_less_memory_is_the_same() -> None:
+    assert memories(100_000, 100_999) == memories(100_000, 99_001) == []
+    assert memories(100_000, 101_000) == memories(100_000, 99_000) == ["machine"]
+    assert memories(1_000, 50_000) == ["machine"]
+
+
+def test_settings_that_were_not_noted_are_not_named() -> None:
+    before = msgspec.structs.replace(EXAMPLE.machine, tuning={})
+    now = msgspec.structs.replace(before, tuning={"SMT": "on"})
+    assert difference.of_machines(before, now) == []
+    assert difference.of_machines(now, before) == ["kernel setting SMT"]
+
+
+def test_no_way_back_to_a_lab_that_was_not_noted() -> None:
+    assert difference.way_back({}, {"commit": "def"}) == ""

@@ -147,6 +147,12 @@ def test_file_that_comes_up_again_begins_another_patch(tmp_path: Path) -> None:
     assert [(p.name, p.text.decode()) for p in patches] == [("all", DIFF + OTHER), ("all-2", DIFF)]
 
 
+def test_file_that_comes_up_again_among_others(tmp_path: Path) -> None:
+    """Each file is told by its own name, whatever comes before or after it."""
+    patches = patchfile.read(given(tmp_path, DIFF + OTHER + OTHER, "all.diff"))
+    assert [p.text.decode() for p in patches] == [DIFF + OTHER, OTHER]
+
+
 def test_what_looks_like_a_header_inside_a_hunk_is_none() -> None:
     text = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- /../old\n+++ /../new\n context\n"
     (file,) = diff.read(text.encode(), "")

@@ -1,20 +1,20 @@
 """What a new or a resumed run is, decided without a command line, a server or a drive."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from wallab import paths
-from wallab.bench import run
-from wallab.bench.plan import RunPlan, RunRequest, planned, prepare
+from wallab.bench import provenance, run
+from wallab.bench.plan import RunPlan, RunRequest, directories_of, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import checkout, rights, sandbox
 from wallab.record import manifest as manifests
-from wallab.record import matrix
+from wallab.record import matrix, reference, series
 from wallab.record.conditions import server_name
 from wallab.record.manifest import Manifest
 from wallab.servers import builder, prebuilt
@@ -322,3 +322,75 @@ def test_rights_are_looked_at_before_anything_is_built(
     with pytest.raises(LabError, match="as root"):
         prepare(planned(RunRequest()))
     assert built == []
+
+
+def test_prepared_run_says_when_where_and_how_its_tables_are_written(
+    built: list[tuple[str, str]],
+) -> None:
+    assert built == []
+    plan = planned(RunRequest(preset="smoke"))
+    manifest = prepare(plan).manifest
+    assert manifest.started.startswith("20")
+    assert manifest.machine.memory_kb > 0
+    assert manifest.methods == {}
+    assert manifest.titles == provenance.titles(plan.experiment.axes) != {}
+    variants = plan.experiment.axes["variant"]
+    assert manifest.direct == series.direct_methods(series.read(), variants) != {}
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(("machine", "servers"), [("virtual", {"both", "stock"}), (None, {"both"})])
+def test_templates_of_virtual_time_take_stock(
+    machine: Literal["virtual"] | None, servers: set[str]
+) -> None:
+    plan = planned(RunRequest(preset="smoke", variants=("both",), machine=machine))
+    assert plan.experiment.machine == (machine or "real")
+    assert set(prepare(plan).servers) == servers
+
+
+def test_machine_of_a_resumed_run() -> None:
+    plan = planned(RunRequest(preset="smoke"))
+    folder = str(kept(plan))
+    real = planned(RunRequest(resume=folder, machine="real"))
+    assert real == as_resumed(plan)
+    with pytest.raises(LabError, match="--machine: the run to resume has its own"):
+        planned(RunRequest(resume=folder, machine="virtual"))
+
+
+def test_seeds_are_numbers_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.randbits", {32: 7}.__getitem__)
+    assert planned(RunRequest()).seed == 7
+
+
+def test_published_figures_are_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(reference, "load", lambda *given: asked.append(given))
+    plan = planned(RunRequest())
+    assert asked == [("thread", plan.experiment.axes)]
+
+
+@pytest.mark.parametrize(
+    ("named", "directories"),
+    [
+        (("wal=/a=b", "data=/c"), {"wal": "/a=b", "data": "/c"}),
+        (("/a",), {"wal": "/a", "data": "/a"}),
+        (("/x=/a",), {"wal": "/x=/a", "data": "/x=/a"}),
+    ],
+)
+def test_directories_of_drives(named: tuple[str, ...], directories: dict[str, str]) -> None:
+    assert directories_of(named, ("wal", "data")) == directories
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (("wal=", "data=/c"), "--directory wal=: expected wal=DIR or data=DIR"),
+        (("x=/a", "data=/c"), "--directory x=/a: expected wal=DIR or data=DIR"),
+        (("wal=/a",),
+         "--drive: name the directory on the drive with --directory DIR, or data=DIR"),
+    ],
+)  # fmt: skip
+def test_directories_that_are_none(named: tuple[str, ...], words: str) -> None:
+    with pytest.raises(LabError) as refused:
+        directories_of(named, ("wal", "data"))
+    assert str(refused.value) == words

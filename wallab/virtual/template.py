@@ -117,13 +117,15 @@ def warm(experiment: Experiment, preset: Preset, conditions: Conditions) -> bool
 
 
 def kept(recipe: Recipe) -> Template | None:
-    """Return the template of the cache; None if there is none."""
+    """Return the template of the cache; None if there is none, LabError if it is damaged."""
     folder = _folder(recipe)
     try:
-        memory = (folder / "memory.sha256").read_text()
-        return Template(folder, jsonfile.load(folder / "answer.json", Answer), memory)
+        memory = (folder / "memory.sha256").read_text(errors="replace")
     except OSError:
         return None
+    answer = folder / "answer.json"
+    remedy = f"remove {folder}, which is made anew"
+    return Template(folder, jsonfile.read(answer, Answer, remedy), memory)
 
 
 def _folder(recipe: Recipe) -> Path:
