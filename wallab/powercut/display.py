@@ -1,22 +1,51 @@
 """The table of a campaign, as text: the same bytes every time."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from wallab.powercut.report import CellReport, Report
 from wallab.results.export import grid
 
 
+class Layout(NamedTuple):
+    """A table of verdicts."""
+
+    heads: list[str]
+    naming: int
+    """How many of the columns, from the first, say of what the verdicts are."""
+    rows: list[list[str]]
+
+
+def layout(cells: Iterable[CellReport], titles: dict[str, str]) -> Layout:
+    """Lay verdicts out; `titles`: how variants are written.
+
+    The columns are the methods; of a reload those after it, and the rows those before.
+    """
+    cells = list(cells)
+    reloads = any(report.cell.to for report in cells)
+    naming = ["patch", "writeback cache", "file system", *(["from"] if reloads else [])]
+    columns = list(dict.fromkeys(_column(report) for report in cells))
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for report in cells:
+        cell = report.cell
+        head = (titles.get(cell.variant, cell.variant), cell.write_cache, cell.filesystem)
+        row = rows.setdefault((*head, cell.sync) if reloads else head, {})
+        row[_column(report)] = report.mark
+    heads = [f"to {column}" if reloads else column for column in columns]
+    return Layout(
+        [*naming, *heads],
+        len(naming),
+        [[*head, *(marks.get(column, "") for column in columns)] for head, marks in rows.items()],
+    )
+
+
+def _column(report: CellReport) -> str:
+    return report.cell.to or report.cell.sync
+
+
 def _table(report: Report) -> str:
-    columns = list(dict.fromkeys(cell_report.cell.sync for cell_report in report.cells))
-    titles = report.campaign.titles.get("variant", {})
-    rows: dict[tuple[str, str, str], dict[str, CellReport]] = {}
-    for cell_report in report.cells:
-        cell = cell_report.cell
-        head = (cell.variant, cell.write_cache, cell.filesystem)
-        rows.setdefault(head, {})[cell.sync] = cell_report
-    lines = [["patch", "writeback cache", "file system", *columns]]
-    for (variant, cache, filesystem), cells in rows.items():
-        marks = [cells[column].mark if column in cells else "" for column in columns]
-        lines.append([titles.get(variant, variant), cache, filesystem, *marks])
-    return grid.lay_out(lines, 3)
+    table = layout(report.cells, report.campaign.titles.get("variant", {}))
+    return grid.lay_out([table.heads, *table.rows], table.naming)
 
 
 def _controls(report: Report) -> list[str]:
@@ -30,11 +59,23 @@ def _controls(report: Report) -> list[str]:
     return lines
 
 
+def _window(report: Report) -> list[str]:
+    if not any(cell_report.cell.to for cell_report in report.cells):
+        return []
+    return [
+        "hit n: in n of them WAL was there, when others' commits were acknowledged, that these had "
+        "to sync, or that the WAL receiver reported as flushed to a file opened before the reload; "
+        "0 where both methods sync each write."
+    ]
+
+
 def conclusion(report: Report) -> str:
     """Say in a line what the campaign comes to."""
     if not report.proved:
         names = [control.cell.control for control in report.controls if control.state != "lost"]
         return f"The campaign proved nothing: {', '.join(names)} must lose and did not."
+    if any(cell_report.cell.to for cell_report in report.cells):
+        return _of_reloads(report)
     if losses := report.honest_losses:
         return f"{len(losses)} cells lost what they had acknowledged."
     honest = [
@@ -50,6 +91,35 @@ def conclusion(report: Report) -> str:
         f"No loss in {total} cuts of {len(honest)} cells that have to keep what they acknowledge "
         f"(together: below {min(1.0, 3 / total):.2%} a cut at 95%){controls}."
     )
+
+
+def _of_reloads(report: Report) -> str:
+    """Say in a sentence for each variant what reloads did to it; only cuts that hit count."""
+    titles = report.campaign.titles.get("variant", {})
+    sentences = []
+    for variant in dict.fromkeys(cell_report.cell.variant for cell_report in report.cells):
+        mine = [
+            cell_report
+            for cell_report in report.cells
+            if cell_report.cell.variant == variant and cell_report.cell.honest and cell_report.cuts
+        ]
+        cuts, hits, bad = (
+            sum(getattr(cell_report, what) for cell_report in mine)
+            for what in ("cuts", "hits", "bad")
+        )
+        lost = [cell_report for cell_report in mine if cell_report.bad]
+        if lost:
+            verdict = f"{bad} lost what had been acknowledged, of {len(lost)} pairs"
+        elif hits:
+            verdict = f"none lost anything (below {min(1.0, 3 / hits):.2%} of them at 95%)"
+        else:
+            verdict = "which proves nothing"
+        sentences.append(
+            f"{titles.get(variant, variant)}: {cuts} cuts, {hits} of them with unsynced WAL before "
+            f"others' commits; {verdict}."
+        )
+    controls = " Every control lost." if report.controls else ""
+    return " ".join(sentences) + controls
 
 
 def render(report: Report) -> str:
@@ -68,6 +138,7 @@ def render(report: Report) -> str:
         "safe n: n cuts, nothing lost; at 95% a cut loses with a probability below 3/n.",
         "LOST k/n: k of n cuts lost or broke something. Cells that nobody flushes, or whose "
         "server never syncs, are cut only until they lose.",
+        *_window(report),
         *_controls(report),
     ]
     if losses := [cell_report for cell_report in report.cells if cell_report.state == "lost"]:

@@ -69,10 +69,11 @@ def end_of_wal(cluster: Cluster, template: Template) -> list[str]:
 
 
 def check_stopped(server: Path, cluster: Cluster, wal: list[str]) -> None:
-    """Run pg_checksums, and pg_waldump to the end of the WAL; Damage if one complains."""
+    """Run pg_checksums, and pg_waldump with these arguments, if any; Damage if one complains."""
     tools = server / "bin"
     _run("pg_checksums", [tools / "pg_checksums", "--check", "-D", cluster.data])
-    _run("pg_waldump", [tools / "pg_waldump", "--quiet", "-p", cluster.wal, *wal])
+    if wal:
+        _run("pg_waldump", [tools / "pg_waldump", "--quiet", "-p", cluster.wal, *wal])
 
 
 def _run(name: str, command: list[str | Path]) -> None:

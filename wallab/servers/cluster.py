@@ -75,16 +75,25 @@ class Cluster:
     """
 
     def __init__(
-        self, data: Path, wal: Path, ledger: Ledger, group: MemoryGroup | None = None
+        self,
+        data: Path,
+        wal: Path,
+        ledger: Ledger,
+        group: MemoryGroup | None = None,
+        name: str = "",
     ) -> None:
-        """`group` limits the memory of the server, if anything does."""
+        """`group` limits the memory of the server, if anything does; `name` tells it from others.
+
+        Clusters of one ledger have different names.
+        """
         self.data = data
         self.wal = wal
         self._ledger = ledger
-        self.socket = ledger.folder / "socket"
-        self.clients = ledger.folder / "clients"
+        suffix = f"-{name}" if name else ""
+        self.socket = ledger.folder / f"socket{suffix}"
+        self.clients = ledger.folder / f"clients{suffix}"
         """What clients write."""
-        self.log = ledger.folder / "log" / "postgresql.log"
+        self.log = ledger.folder / "log" / f"postgresql{suffix}.log"
         """In a folder where root alone writes, and the server's user reads."""
         for folder in (self.socket, self.clients):
             folder.mkdir(exist_ok=True)

@@ -1,0 +1,93 @@
+"""A trial of a standby, whose WAL receiver has its file open while a reload changes the method.
+
+The primary, off the drives, acknowledges what the standby reports as flushed. The power of the
+standby's drives fails; it recovers, is promoted, and must have all of that.
+"""
+
+import time
+
+import msgspec
+
+from wallab.machine import process
+from wallab.powercut import method
+from wallab.powercut.bed import SEGMENT, ask
+from wallab.powercut.cutrecord import Moment
+from wallab.powercut.load import Load, LoadFailed
+from wallab.powercut.reloadtrial import server_answers
+from wallab.powercut.standby import SIGNAL, Primary
+from wallab.powercut.trial import Trial
+from wallab.powercut.window import Window
+from wallab.servers.cluster import ServerFailed
+
+
+class StandbyTrial(Trial):
+    """The state of one cut of a standby."""
+
+    def _syncing(self) -> dict[str, str]:
+        return {}  # in a file: what the command line says is changed by no reload
+
+    def _make_load(self) -> Load:
+        self._primary = Primary(self.pair, self.bed.ledger)
+        return Load(self._primary.cluster, self.chance_of)
+
+    def _choose_moment(self) -> Moment:
+        moment = super()._choose_moment()
+        return msgspec.structs.replace(moment, checkpoint_s=None, to_segment_end=SEGMENT)
+
+    def _restore(self) -> None:
+        super()._restore()
+        self._primary.restore()
+        process.must_run(["touch", "--", self.pair.cluster.data / SIGNAL], "touch")
+
+    def _start(self) -> None:
+        self._primary.start(self.server, self.settings)
+        self.settings |= self._primary.settings_of_standby()
+        super()._start()
+
+    def _prepare(self) -> None:
+        with server_answers():
+            self._primary.wait_for_standby()
+            method.change(self.pair.cluster, self.cell.sync)
+            with self._primary.cluster.connect() as connection:
+                connection.execute("SELECT pg_logical_emit_message(false, 'wallab', 'segment')")
+                connection.execute("SELECT pg_switch_wal()")
+
+    def _write(self) -> None:
+        self.load.start()
+        self.load.wait_for_promises()
+        with server_answers():
+            method.change(self.pair.cluster, self.cell.to)
+            begin = self._reported()
+            self.pair.wal.reset()
+            time.sleep(self.moment.after_s)
+            end = self._reported()
+        sent_kb = self.pair.wal.reading().counters["sectors_written"] / 2
+        unsynced_kb = round(max(0.0, (end - begin) / 1024 - sent_kb), 1)
+        end_of_file = begin + -begin % SEGMENT
+        in_file_kb = round((min(end, end_of_file) - begin) / 1024, 1)
+        self.window = Window("receiver", in_file_kb, unsynced_kb, unsynced_kb)
+        if not self.window.hit:
+            raise LoadFailed("the window was missed: the reload came at the end of a segment")
+
+    def _reported(self) -> int:
+        """Return up to where the standby has reported WAL as flushed, in bytes."""
+        return int(ask(self.pair.cluster, "SELECT pg_last_wal_receive_lsn() - '0/0'"))
+
+    def _take_down(self) -> None:
+        self._primary.stop()
+        super()._take_down()
+
+    def _clear(self) -> None:
+        self._primary.stop()
+        super()._clear()
+
+    def _recover(self) -> None:
+        super()._recover()
+        with self.pair.cluster.connect() as connection:
+            row = connection.execute("SELECT pg_promote(true, 60)").fetchone()
+        if row != (True,):
+            raise ServerFailed("the standby was not promoted within 60 s")
+
+    def _end_of_wal(self) -> list[str]:
+        # It goes on in another timeline, across which pg_waldump does not read.
+        return []

@@ -1,0 +1,42 @@
+"""The window of a reload: WAL that nobody has synced while others' commits are acknowledged."""
+
+from typing import Literal
+
+import msgspec
+
+from wallab.record.openflags import is_direct, syncs_writes
+
+Writer = Literal["old", "new", "receiver"]
+"""With which method the WAL was written: the one before or after the reload, or by a WAL receiver
+whose file was opened before."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """What a cut found of it."""
+
+    writer: Writer
+    written_kb: float
+    """WAL, by its positions: what the long statement wrote before others' first commit; on a
+    standby, what was reported as flushed to the file that was open at the reload."""
+    unsynced_kb: float
+    """So much of it, at least, the drive had not been sent just before the first commit was asked
+    for; with a method that writes directly, what only the drive's volatile cache had counts, too.
+    On a standby, where every commit is reported: when the power went."""
+    acknowledged_kb: float
+    """The same when the first of those commits had been acknowledged: 0 if it synced them."""
+
+    @property
+    def hit(self) -> bool:
+        """Whether there was something to lose when a commit was acknowledged."""
+        return (self.written_kb if self.writer == "receiver" else self.unsynced_kb) > 0
+
+
+def writer(old: str, new: str) -> Literal["old", "new"]:
+    """Return whose long statement is to write: if one method syncs each write, it's the other's."""
+    return "new" if syncs_writes(old) and not syncs_writes(new) else "old"
+
+
+def opens(old: str, new: str) -> bool:
+    """Whether that statement leaves WAL in the kernel's cache, for others to sync."""
+    method = old if writer(old, new) == "old" else new
+    return not syncs_writes(method) and not is_direct(method)
