@@ -58,11 +58,19 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def wait_for_promises(self, clients: int | None = None) -> None:
-        """Wait until so many clients, or each, have had a promise; LoadFailed if they get none."""
+    def wait_for_promises(self) -> None:
+        """Wait until each client has had a promise; LoadFailed if one does not get any."""
+        self._wait_for(set(self._numbers()))
+
+    def wait_for_a_commit(self) -> None:
+        """Wait until the drive has had to keep the first promise; LoadFailed if none comes."""
+        self._wait_for(set(self._numbers()) - ASYNCHRONOUS, clients=1)
+
+    def _wait_for(self, of: set[int], clients: int | None = None) -> None:
+        """Wait until so many of them, or all, have had a promise."""
         deadline = time.monotonic() + PATIENCE
-        wanted = len(self._threads) if clients is None else clients
-        while len(self.log.clients_with_promises()) < wanted:
+        wanted = len(of) if clients is None else clients
+        while len(of & self.log.clients_with_promises()) < wanted:
             self.check(time.monotonic_ns())
             if time.monotonic() > deadline:
                 raise LoadFailed(f"a client was promised nothing within {PATIENCE:.0f} s")

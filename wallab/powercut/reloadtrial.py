@@ -86,7 +86,7 @@ class ReloadTrial(Trial):
                 begin = self._begin_statement()
                 before = self._look(begin)
                 commits.open()
-            self.load.wait_for_promises(1)
+            self.load.wait_for_a_commit()
             self.window = msgspec.structs.replace(
                 before, acknowledged_kb=self._unsynced_kb(before.written_kb)
             )
@@ -103,8 +103,8 @@ class ReloadTrial(Trial):
         """
         with self.pair.cluster.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
-        begin = int(ask(self.pair.cluster, "SELECT pg_current_wal_insert_lsn() - '0/0'"))
         self.pair.wal.reset()
+        begin = int(ask(self.pair.cluster, "SELECT pg_current_wal_insert_lsn() - '0/0'"))
         pages = self.chance_of("statement").randint(*PAGES)
         statement = f"""DO $$
             BEGIN

@@ -4,15 +4,17 @@ The primary, off the drives, acknowledges what the standby reports as flushed. T
 standby's drives fails; it recovers, is promoted, and must have all of that.
 """
 
+import contextlib
 import time
 
 import msgspec
+import psycopg
 
 from wallab.machine import process
 from wallab.powercut import method
 from wallab.powercut.bed import SEGMENT, ask
 from wallab.powercut.cutrecord import Moment
-from wallab.powercut.load import Load, LoadFailed
+from wallab.powercut.load import PATIENCE, Load, LoadFailed
 from wallab.powercut.reloadtrial import server_answers
 from wallab.powercut.standby import SIGNAL, Primary
 from wallab.powercut.trial import Trial
@@ -57,8 +59,8 @@ class StandbyTrial(Trial):
         self.load.wait_for_promises()
         with server_answers():
             method.change(self.pair.cluster, self.cell.to)
-            begin = self._reported()
             self.pair.wal.reset()
+            begin = self._reported()
             time.sleep(self.moment.after_s)
             end = self._reported()
         sent_kb = self.pair.wal.reading().counters["sectors_written"] / 2
@@ -83,10 +85,18 @@ class StandbyTrial(Trial):
 
     def _recover(self) -> None:
         super()._recover()
-        with self.pair.cluster.connect() as connection:
-            row = connection.execute("SELECT pg_promote(true, 60)").fetchone()
-        if row != (True,):
-            raise ServerFailed("the standby was not promoted within 60 s")
+        self._ask_until_true("SELECT pg_promote(wait => false)")
+        self._ask_until_true("SELECT NOT pg_is_in_recovery()")
+
+    def _ask_until_true(self, query: str) -> None:
+        """Ask again while the answer is no, or the replay cancels the question."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            with contextlib.suppress(psycopg.errors.SerializationFailure):
+                if ask(self.pair.cluster, query):
+                    return
+            time.sleep(0.01)
+        raise ServerFailed(f"the standby was not promoted within {PATIENCE:.0f} s")
 
     def _end_of_wal(self) -> list[str]:
         # It goes on in another timeline, across which pg_waldump does not read.
