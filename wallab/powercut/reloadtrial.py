@@ -125,7 +125,7 @@ class ReloadTrial(Trial):
         if opens(self.cell.sync, self.cell.to) and not unsynced_kb:
             raise LoadFailed("the window was missed: what the long statement wrote is synced")
         whose = writer(self.cell.sync, self.cell.to)
-        return Window(whose, round(written_kb, 1), unsynced_kb, 0.0)
+        return Window(whose, round(written_kb, 1), unsynced_kb)
 
     def _unsynced_kb(self, written_kb: float) -> float:
         """Return how much of that is on no media for certain, in kB.

@@ -59,21 +59,21 @@ class StandbyTrial(Trial):
         self.load.wait_for_promises()
         with server_answers():
             method.change(self.pair.cluster, self.cell.to)
-            self.pair.wal.reset()
-            begin = self._reported()
+            begin = self._of_wal_receiver("written_lsn")
             time.sleep(self.moment.after_s)
-            end = self._reported()
-        sent_kb = self.pair.wal.reading().counters["sectors_written"] / 2
-        unsynced_kb = round(max(0.0, (end - begin) / 1024 - sent_kb), 1)
+            end = self._of_wal_receiver("flushed_lsn")
         end_of_file = begin + -begin % SEGMENT
-        in_file_kb = round((min(end, end_of_file) - begin) / 1024, 1)
-        self.window = Window("receiver", in_file_kb, unsynced_kb, unsynced_kb)
+        in_file = max(0, min(end, end_of_file) - begin)
+        self.window = Window("receiver", round(in_file / 1024, 1))
         if not self.window.hit:
             raise LoadFailed("the window was missed: the reload came at the end of a segment")
 
-    def _reported(self) -> int:
-        """Return up to where the standby has reported WAL as flushed, in bytes."""
-        return int(ask(self.pair.cluster, "SELECT pg_last_wal_receive_lsn() - '0/0'"))
+    def _of_wal_receiver(self, position: str) -> int:
+        """Return up to where it has written WAL, or reported it as flushed, in bytes."""
+        query = f"SELECT max({position} - '0/0') FROM pg_stat_wal_receiver"  # noqa: S608
+        if (bytes_ := ask(self.pair.cluster, query)) is None:
+            raise LoadFailed("the standby does not follow its primary any more")
+        return int(bytes_)
 
     def _take_down(self) -> None:
         self._primary.stop()

@@ -18,17 +18,18 @@ class Window(msgspec.Struct, frozen=True):
     written_kb: float
     """WAL, by its positions: what the long statement wrote before others' first commit; on a
     standby, what was reported as flushed to the file that was open at the reload."""
-    unsynced_kb: float
+    unsynced_kb: float | None = None
     """So much of it, at least, the drive had not been sent just before the first commit was asked
     for; with a method that writes directly, what only the drive's volatile cache had counts, too.
-    On a standby, where every commit is reported: when the power went."""
-    acknowledged_kb: float
+    Not known of a standby."""
+    acknowledged_kb: float | None = None
     """The same when the first of those commits had been acknowledged: 0 if it synced them."""
 
     @property
     def hit(self) -> bool:
         """Whether there was something to lose when a commit was acknowledged."""
-        return (self.written_kb if self.writer == "receiver" else self.unsynced_kb) > 0
+        at_stake = self.written_kb if self.unsynced_kb is None else self.unsynced_kb
+        return at_stake > 0
 
 
 def writer(old: str, new: str) -> Literal["old", "new"]:
