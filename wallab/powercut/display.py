@@ -128,9 +128,11 @@ def render(report: Report) -> str:
     version = ", ".join(sorted({build.version for build in campaign.builds.values()}))
     median = f", {report.median_s:.1f} s each (median)" if report.median_s else ""
     fault = "" if campaign.fault == "power" else f", fault {campaign.fault}"
+    loads = dict.fromkeys(cell.load for cell in campaign.cells if cell.load != "transactions")
+    load = f", load {', '.join(loads)}" if loads else ""
     lines = [
         f"Power cuts: {campaign.name}",
-        f"PostgreSQL {version}, {campaign.started[:10]}, seed {campaign.seed}{fault}: "
+        f"PostgreSQL {version}, {campaign.started[:10]}, seed {campaign.seed}{fault}{load}: "
         f"{report.cuts} cuts{median}",
         "",
         _table(report),
