@@ -267,7 +267,7 @@ def test_verdicts_on_reloads_count_the_cuts_that_hit_the_window() -> None:
     ]
     assert display.render(report).splitlines()[-1] == (
         "stock: 2 cuts, 2 of them with unsynced WAL before others' commits; 1 lost what had been "
-        "acknowledged, of 1 pairs. both: 60 cuts, 30 of them with unsynced WAL before others' "
+        "acknowledged, in 1 cells. both: 60 cuts, 30 of them with unsynced WAL before others' "
         "commits; none lost anything (below 10.00% of them at 95%). Every control lost."
     )
 
@@ -438,7 +438,15 @@ def test_campaign_that_proved_nothing_gives_no_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["power-cuts", "power-cuts-15", "power-cuts-others", "power-cuts-15-others"]
+    "name",
+    [
+        "power-cuts",
+        "power-cuts-15",
+        "power-cuts-others",
+        "power-cuts-15-others",
+        "reload",
+        "reload-standby",
+    ],
 )
 def test_example_gives_the_same_table_again(name: str) -> None:
     folder = paths.RESULTS / f"example-{name}"

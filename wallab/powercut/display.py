@@ -3,8 +3,15 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from wallab.powercut.cutcell import LoadName
 from wallab.powercut.report import CellReport, Report
 from wallab.results.export import grid
+
+HIT: dict[LoadName, str] = {
+    "reload": "with unsynced WAL before others' commits",
+    "standby": "with WAL reported as flushed to a file that was opened before the reload",
+}
+"""What it means that a cut hit the window."""
 
 
 class Layout(NamedTuple):
@@ -63,9 +70,8 @@ def _window(report: Report) -> list[str]:
     if not any(cell_report.cell.to for cell_report in report.cells):
         return []
     return [
-        "hit n: in n of them WAL was there, when others' commits were acknowledged, that these had "
-        "to sync, or that the WAL receiver reported as flushed to a file opened before the reload; "
-        "0 where both methods sync each write."
+        f"hit n: n of them {HIT['reload']}, which these had to sync, or, on a standby, "
+        f"{HIT['standby']}. On a server it is 0 where both methods sync each write."
     ]
 
 
@@ -107,17 +113,17 @@ def _of_reloads(report: Report) -> str:
             sum(getattr(cell_report, what) for cell_report in mine)
             for what in ("cuts", "hits", "bad")
         )
+        if not mine:
+            continue
         lost = [cell_report for cell_report in mine if cell_report.bad]
         if lost:
-            verdict = f"{bad} lost what had been acknowledged, of {len(lost)} pairs"
+            verdict = f"{bad} lost what had been acknowledged, in {len(lost)} cells"
         elif hits:
             verdict = f"none lost anything (below {min(1.0, 3 / hits):.2%} of them at 95%)"
         else:
             verdict = "which proves nothing"
-        sentences.append(
-            f"{titles.get(variant, variant)}: {cuts} cuts, {hits} of them with unsynced WAL before "
-            f"others' commits; {verdict}."
-        )
+        hit = f"{hits} of them {HIT[mine[0].cell.load]}"
+        sentences.append(f"{titles.get(variant, variant)}: {cuts} cuts, {hit}; {verdict}.")
     controls = " Every control lost." if report.controls else ""
     return " ".join(sentences) + controls
 

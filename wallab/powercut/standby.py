@@ -48,7 +48,10 @@ class Primary:
 
     def settings_of_standby(self) -> dict[str, str]:
         """Return the settings with which a server follows this one."""
-        return {"primary_conninfo": f"host={self.cluster.socket} user=postgres"}
+        return {
+            "primary_conninfo": f"host={self.cluster.socket} user=postgres",
+            "wal_retrieve_retry_interval": "50ms",  # this one starts after it
+        }
 
     def wait_for_standby(self) -> None:
         """Wait until commits wait for the standby; LoadFailed if it does not come."""

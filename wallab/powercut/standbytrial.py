@@ -42,14 +42,16 @@ class StandbyTrial(Trial):
         process.must_run(["touch", "--", self.pair.cluster.data / SIGNAL], "touch")
 
     def _start(self) -> None:
-        self._primary.start(self.server, self.settings)
         self.settings |= self._primary.settings_of_standby()
         super()._start()
+        # While nothing is received: the reload in question is to be the only one.
+        with server_answers():
+            method.change(self.pair.cluster, self.cell.sync)
+        self._primary.start(self.server, self.settings)
 
     def _prepare(self) -> None:
         with server_answers():
             self._primary.wait_for_standby()
-            method.change(self.pair.cluster, self.cell.sync)
             with self._primary.cluster.connect() as connection:
                 connection.execute("SELECT pg_logical_emit_message(false, 'wallab', 'segment')")
                 connection.execute("SELECT pg_switch_wal()")
