@@ -31,7 +31,11 @@ def layout(cells: Iterable[CellReport], titles: dict[str, str]) -> Layout:
     cells = list(cells)
     reloads = any(report.cell.to for report in cells)
     naming = ["patch", "writeback cache", "file system", *(["from"] if reloads else [])]
-    columns = list(dict.fromkeys(_column(report) for report in cells))
+    told = dict.fromkeys(_column(report) for report in cells)
+    # In the order of the rows, as far as they are the same methods.
+    columns = [
+        name for name in dict.fromkeys([*(r.cell.sync for r in cells), *told]) if name in told
+    ]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for report in cells:
         cell = report.cell
