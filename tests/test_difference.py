@@ -34,8 +34,8 @@ def another(value: Any) -> Any:
 
 
 VIRTUAL = VirtualMachine(
-    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", options=(), kernel="6.1",
-    kernel_sha256="02", first_sha256="03", root_sha256="04", servers={}, templates={},
+    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", turns="t", options=(),
+    kernel="6.1", kernel_sha256="02", first_sha256="03", root_sha256="04", servers={}, templates={},
 )  # fmt: skip
 
 

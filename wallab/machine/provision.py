@@ -5,6 +5,7 @@ with nothing to do it takes some 50 ms.
 """
 
 import argparse
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -12,10 +13,10 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wallab.paths import DIRECT_CP, DRIVE, LAB, cache
+from wallab.paths import DIRECT_CP, DRIVE, LAB, TURNS, cache
 
 SERVER_USER = "wallab"
 """The system user that PostgreSQL runs as when the lab itself runs as root."""
@@ -244,6 +245,19 @@ def copy_program() -> Path:
     return _program(DIRECT_CP, "direct_cp")
 
 
+def turns_library() -> Path:
+    """Return where the emulator's library is (turns)."""
+    return _program(TURNS, "turns.so")
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Let nobody else change the cache's programs and packages meanwhile."""
+    with (cache() / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def compile_program(folder: Path, program: Path) -> None:
     """Compile the folder's program, unless that was done for just these sources."""
     if program.exists():
@@ -284,8 +298,7 @@ def main() -> int:
         return 3
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with (cache() / "setup.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone():
             install_packages(["base", *groups])
             create_users()
             create_environment(LAB / "requirements.txt")

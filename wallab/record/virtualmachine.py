@@ -13,6 +13,8 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     emulator: str
     """As it names itself."""
     emulator_sha256: str
+    turns: str
+    """Digest of the sources of the library that it preloads."""
     options: tuple[str, ...]
     """Of the emulator, with the names of files without their folders."""
     kernel: str

@@ -24,7 +24,7 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
-from wallab.virtual import clone, emulator, kernel, rootfs, template
+from wallab.virtual import clone, emulator, kernel, rootfs, template, turns
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
@@ -148,6 +148,7 @@ class VirtualBed:
             order=order,
             options=parts.options(),
             emulator=self._emulator[1],
+            turns=turns.digest(),
             kernel=_digest(self._kernel.image),
             first=_digest(self._first),
             root=self._root.sha256,
@@ -166,6 +167,7 @@ class VirtualBed:
             memory_mb=tuple(sorted({memory_mb(c) for c in self._conditions.values()})),
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
+            turns=recipe.turns,
             options=recipe.options,
             kernel=self._kernel.version,
             kernel_sha256=recipe.kernel,

@@ -15,6 +15,7 @@ import msgspec
 
 from wallab.errors import LabError, MachineError
 from wallab.machine import process, provision
+from wallab.virtual import turns
 from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
 
 PROGRAM = "qemu-system-x86_64"
@@ -52,7 +53,8 @@ class Machine(msgspec.Struct, frozen=True):
         share = "off" if private else "on"
         memory = f"{self.memory_mb},slots=4,maxmem={self.memory_mb + 4096}M"
         command: list[str | Path] = [
-            PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            PROGRAM, "-name", "guest,debug-threads=on",
+            "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-machine", "pc,hpet=off,nvdimm=on,memory-backend=ram",
             "-accel", "tcg,tb-size=512", "-cpu", "Nehalem,-rdtscp", "-smp", "1", "-m", memory,
             "-icount", f"shift={shift(self.mips)},sleep=off,align=off",
@@ -130,9 +132,13 @@ class Emulator:
         ]  # fmt: skip
         if clone:
             ends += ["-incoming", "defer"]
+        library = turns.library()
         with (folder / "errors").open("wb") as errors:
             self.process = process.spawn(
                 [*machine.command(private=clone), *ends],
+                # By a name without blanks and colons, whatever the cache is called.
+                cwd=library.parent,
+                environment={"LD_PRELOAD": f"./{library.name}"},
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
@@ -142,6 +148,11 @@ class Emulator:
             self._lines = self._socket.makefile("rb")
             self._read()
             self.ask("qmp_capabilities")
+            if not turns.taken(self.process.pid):
+                raise MachineError(
+                    f"{PROGRAM}: its processor does not take turns with its main loop, so that "
+                    "samples would not be the same twice; is LD_PRELOAD without effect here?"
+                )
         except BaseException:
             self.end()
             raise

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -92,14 +92,23 @@ export PATH=/usr/sbin:/usr/bin HOME=/run TMPDIR=/tmp LC_ALL=C.UTF-8 PYTHONHOME=/
 export PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/{LAB}:/{SITE} WALLAB_CACHE=/{CACHE}
 exec /busybox switch_root /root {PYTHON} -m wallab.virtual.agent </dev/console >/dev/console 2>&1
 """
-    entries = [_cpio(folder, 0o040755) for folder in ("dev", "modules", "root", "sys")]
-    entries.append(_cpio("dev/console", 0o020600, device=(5, 1)))
-    entries.append(_cpio("busybox", 0o100755, kernel.busybox.read_bytes()))
-    entries.append(_cpio("init", 0o100755, script.encode()))
-    entries += [
-        _cpio(f"modules/{name}.ko", 0o100644, (kernel.folder / f"modules/{name}.ko").read_bytes())
-        for name in kernel.modules
+    files: dict[str, bytes | None] = dict.fromkeys(("dev", "modules", "root", "sys"))
+    files |= {"busybox": kernel.busybox.read_bytes(), "init": script.encode()}
+    for name in kernel.modules:
+        files[f"modules/{name}.ko"] = (kernel.folder / f"modules/{name}.ko").read_bytes()
+    return archive(files)
+
+
+def archive(files: Mapping[str, bytes | None]) -> bytes:
+    """Return a first file system of programs by their path, and of folders, which are None.
+
+    A folder `dev` gets the console that the kernel gives to the first program.
+    """
+    entries = [
+        _cpio(path, 0o040755) if data is None else _cpio(path, 0o100755, data)
+        for path, data in files.items()
     ]
+    entries.append(_cpio("dev/console", 0o020600, device=(5, 1)))
     return b"".join([*entries, _cpio("TRAILER!!!", 0)])
 
 

@@ -30,6 +30,8 @@ class Recipe(msgspec.Struct, frozen=True):
     """Of the emulator."""
     emulator: str
     """sha256, as all that follow."""
+    turns: str
+    """Digest of sources."""
     kernel: str
     first: str
     root: str
