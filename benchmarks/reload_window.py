@@ -37,7 +37,7 @@ import psycopg
 from wallab.drives import trace
 from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import LabError
-from wallab.machine import ledger, mounts
+from wallab.machine import ledger, mounts, serversandbox
 from wallab.machine.ledger import Ledger
 from wallab.powercut import method
 from wallab.powercut.bed import ask
@@ -169,7 +169,10 @@ class Bench:
         for drive in self.drives.values():
             drive.mount()
         self.wal = self.drives["wal"].mount_point / "pg_wal"
-        self.cluster = Cluster(self.drives["data"].mount_point / "data", self.wal, owned)
+        # Anybody's server may be named.
+        confinement = serversandbox.confinement(guest=True)
+        data = self.drives["data"].mount_point / "data"
+        self.cluster = Cluster(data, self.wal, owned, confinement)
         undo.callback(self.cluster.stop)
         self._traces = owned.folder
 

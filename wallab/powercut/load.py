@@ -105,22 +105,13 @@ class Load:
         asynchronous = number in ASYNCHRONOUS
         shapes = ASYNCHRONOUS_SHAPES if asynchronous else tuple(SHAPES)
         try:
-            with contextlib.closing(self._connect(asynchronous)) as connection:
+            commit = f"-c synchronous_commit={'off' if asynchronous else 'on'}"
+            with contextlib.closing(self._cluster.connection(30, commit)) as connection:
                 client = Client(number, connection, self.log, chance)
                 while not self._stop.is_set():
                     client.transact(chance.choice(shapes))
         except psycopg.Error as error:
             self._errors.append((time.monotonic_ns(), error))
-
-    def _connect(self, asynchronous: bool) -> psycopg.Connection[tuple[object, ...]]:
-        return psycopg.connect(
-            host=str(self._cluster.socket),
-            user="postgres",
-            dbname="postgres",
-            autocommit=True,
-            connect_timeout=30,
-            options=f"-c synchronous_commit={'off' if asynchronous else 'on'}",
-        )
 
 
 class LateLoad(Load):
@@ -141,7 +132,7 @@ class LateLoad(Load):
 
     def _write(self, number: int) -> None:
         try:
-            with contextlib.closing(self._connect(asynchronous=False)) as connection:
+            with contextlib.closing(self._cluster.connection(30)) as connection:
                 # As literals, not as parameters: see Client.commit_late.
                 connection.cursor_factory = psycopg.ClientCursor
                 Client(

@@ -4,11 +4,14 @@ import signal
 import time
 from pathlib import Path
 
+from psycopg import sql
+
 from wallab.machine import process
+from wallab.machine.confinement import Places
 from wallab.machine.ledger import Ledger
 from wallab.powercut.bed import DrivePair, ask
 from wallab.powercut.load import PATIENCE, LoadFailed
-from wallab.servers.cluster import Cluster
+from wallab.servers.cluster import NOTHING, Cluster
 
 SIGNAL = "standby.signal"
 
@@ -25,6 +28,7 @@ class Primary:
             self._home / "data",
             self._home / "data" / "pg_wal",
             ledger,
+            pair.cluster.confinement,
             name=f"primary-{pair.wal.filesystem}",
         )
 
@@ -46,14 +50,19 @@ class Primary:
         }
         self.cluster.start(server, settings | own)
 
-    def settings_of_standby(self) -> dict[str, str]:
-        """Return the settings with which a server follows this one."""
-        return {
-            "primary_conninfo": f"host={self.cluster.socket} user=postgres",
-            "wal_retrieve_retry_interval": "50ms",  # this one starts after it
-        }
+    def show(self) -> None:
+        """Let the pair's cluster reach this one, which has been started, once it starts itself."""
+        self._pair.cluster.beside = Places(readable=(self.cluster.socket,))
 
-    def wait_for_standby(self) -> None:
+    def lead(self) -> None:
+        """Have the pair's cluster, which is at work as a standby, follow this one from now on."""
+        with self._pair.cluster.connect() as connection:
+            where = sql.Literal(f"host={self.cluster.socket} user=postgres")
+            connection.execute(sql.SQL("ALTER SYSTEM SET primary_conninfo = {}").format(where))
+            connection.execute("SELECT pg_reload_conf()")
+        self._wait_for_standby()
+
+    def _wait_for_standby(self) -> None:
         """Wait until commits wait for the standby; LoadFailed if it does not come."""
         deadline = time.monotonic() + PATIENCE
         query = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
@@ -65,3 +74,8 @@ class Primary:
     def stop(self) -> None:
         """End it at once: who waits for the standby is told nothing."""
         self.cluster.stop(signal.SIGQUIT)
+
+    def clear(self) -> None:
+        """Have nobody follow."""
+        self.stop()
+        self._pair.cluster.beside = NOTHING

@@ -42,16 +42,15 @@ class StandbyTrial(Trial):
         process.must_run(["touch", "--", self.pair.cluster.data / SIGNAL], "touch")
 
     def _start(self) -> None:
-        self.settings |= self._primary.settings_of_standby()
-        super()._start()
-        # While nothing is received: the reload in question is to be the only one.
-        with server_answers():
-            method.change(self.pair.cluster, self.cell.sync)
         self._primary.start(self.server, self.settings)
+        self._primary.show()
+        super()._start()
 
     def _prepare(self) -> None:
         with server_answers():
-            self._primary.wait_for_standby()
+            # While nothing is received: the reload in question is to be the only one.
+            method.change(self.pair.cluster, self.cell.sync)
+            self._primary.lead()
             with self._primary.cluster.connect() as connection:
                 connection.execute("SELECT pg_logical_emit_message(false, 'wallab', 'segment')")
                 connection.execute("SELECT pg_switch_wal()")
@@ -82,7 +81,7 @@ class StandbyTrial(Trial):
         super()._take_down()
 
     def _clear(self) -> None:
-        self._primary.stop()
+        self._primary.clear()
         super()._clear()
 
     def _recover(self) -> None:
