@@ -67,9 +67,10 @@ def end_of_wal(cluster: Cluster, template: Template) -> list[str]:
 
 
 def check_stopped(server: Path, cluster: Cluster, wal: list[str]) -> None:
-    """Run pg_checksums, and pg_waldump to the end of the WAL; Damage if one complains."""
+    """Run pg_checksums, and pg_waldump with these arguments, if any; Damage if one complains."""
     _run(server, cluster, "pg_checksums", "--check", "-D", cluster.data)
-    _run(server, cluster, "pg_waldump", "--quiet", "-p", cluster.wal, *wal)
+    if wal:
+        _run(server, cluster, "pg_waldump", "--quiet", "-p", cluster.wal, *wal)
 
 
 def _run(server: Path, cluster: Cluster, name: str, *arguments: str | Path) -> None:

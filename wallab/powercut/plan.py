@@ -12,7 +12,7 @@ from wallab.files.timestamp import utc
 from wallab.machine import checkout, rights, sandbox
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
-from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutcell import CutCell, LoadName
 from wallab.record import matrix
 from wallab.record.experiment import Experiment
 from wallab.servers import builder, prebuilt
@@ -20,6 +20,7 @@ from wallab.servers import builder, prebuilt
 EXPERIMENT = "thread"
 CUTS = 3
 FAULT = "power"
+LOAD: LoadName = "transactions"
 
 
 class CampaignRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class CampaignRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     source: str | None = None
     fault: str | None = None
+    load: LoadName | None = None
     resume: str | None = None
     output: Path | None = None
     matrix: Path | None = None
@@ -111,8 +113,10 @@ def _new(request: CampaignRequest) -> CampaignPlan:
     experiment = _read(request.matrix, name, request.source)
     if request.variants:
         experiment = matrix.with_variants(experiment, request.variants)
-    cells = campaign.choose(experiment, request.cells)
-    fault = request.fault or FAULT
+    load, fault = request.load or LOAD, request.fault or FAULT
+    if load != LOAD and fault != FAULT:
+        raise LabError(f"--load {load} goes with --fault {FAULT}: it is about what is not synced")
+    cells = campaign.choose(experiment, request.cells, load)
     return CampaignPlan(
         folder=folder,
         name=name,
@@ -130,7 +134,14 @@ def _new(request: CampaignRequest) -> CampaignPlan:
 
 def _resumed(request: CampaignRequest, name: str) -> CampaignPlan:
     """Make the plan anew, as the campaign's was: it is refused where it has become another."""
-    decided = (request.variants, request.seed, request.source, request.fault, request.output)
+    decided = (
+        request.variants,
+        request.seed,
+        request.source,
+        request.fault,
+        request.load,
+        request.output,
+    )
     if request.cells or any(option is not None for option in decided):
         raise LabError("--resume goes with --cuts, --jobs, --traces and --matrix alone")
     folder = campaign.find(name)

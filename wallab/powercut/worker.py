@@ -8,7 +8,7 @@ from wallab.files import jsonfile
 from wallab.machine import serversandbox
 from wallab.powercut.bed import CutBed
 from wallab.powercut.crew import Ready, Refusal, Setup, Task
-from wallab.powercut.trial import Cutter
+from wallab.powercut.cutter import Cutter
 
 
 def say(message: object) -> None:

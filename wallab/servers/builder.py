@@ -30,7 +30,7 @@ from wallab.progress import Work, say
 from wallab.record import series
 from wallab.record.build import AppliedPatch, Build
 from wallab.record.conditions import server_name
-from wallab.servers import buildsystem, prebuilt, treejob, workshop
+from wallab.servers import buildlog, buildsystem, prebuilt, treejob, workshop
 from wallab.servers import source as sources
 from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
 from wallab.servers.patches import Patch, patches_of
@@ -379,8 +379,7 @@ class Builder:
                 f"{self.folder}; a source needs about 2 GB there. Free some, or put the cache "
                 "elsewhere with WALLAB_CACHE=DIRECTORY; then run this again"
             )
-        errors = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
-        tail = foreign.printable("\n  ".join(errors or lines[-15:]))
+        tail = foreign.printable("\n  ".join(buildlog.telling(lines)))
         if any("fork: " in line or "Cannot fork" in line for line in lines):
             most = sandbox.default_limits().processes
             tail += f"\n(a build may have {most:,} processes and threads at a time)"

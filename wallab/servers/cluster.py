@@ -81,20 +81,23 @@ class Cluster:
         confinement: Confinement,
         group: MemoryGroup | None = None,
         beside: Places = NOTHING,
+        name: str = "",
     ) -> None:
         """`group` limits the memory of the server, if anything does.
 
-        `beside` is what it works with besides its own folders.
+        `beside` is what it works with besides its own folders. `name` tells the clusters of a
+        ledger apart.
         """
         self.data = data
         self.wal = wal
         self.confinement = confinement
-        self._beside = beside
+        self.beside = beside
         self._ledger = ledger
-        self.socket = ledger.folder / "socket"
-        self.clients = ledger.folder / "clients"
+        suffix = f"-{name}" if name else ""
+        self.socket = ledger.folder / f"socket{suffix}"
+        self.clients = ledger.folder / f"clients{suffix}"
         """What clients write."""
-        self.log = ledger.folder / "log" / "postgresql.log"
+        self.log = ledger.folder / "log" / f"postgresql{suffix}.log"
         """In a folder where root alone writes, and the server's user reads."""
         for folder in (self.socket, self.clients):
             folder.mkdir(exist_ok=True)
@@ -108,8 +111,8 @@ class Cluster:
     def places(self, server: Path) -> Places:
         """Return what the server, and programs that work on its files, see and write."""
         return Places(
-            (self.data, self.wal, self.socket, *self._beside.writable),
-            (server, *self._beside.readable),
+            (self.data, self.wal, self.socket, *self.beside.writable),
+            (server, *self.beside.readable),
         )
 
     def clients_places(self, server: Path) -> Places:
