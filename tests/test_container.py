@@ -184,9 +184,17 @@ def test_image_names_what_it_lacks() -> None:
 def test_image_has_what_drives_take() -> None:
     """Programs of the setup's list, but for compilers and headers, are in the last stage too."""
     compiling = {"gcc", "meson", "ninja", "pkg-config"}
-    for package, probe in provision.PACKAGES["drive"].items():
+    groups = ("drive", "filesystems", "virtual")
+    wanted = {name: probe for group in groups for name, probe in provision.PACKAGES[group].items()}
+    for package, probe in wanted.items():
         if probe not in compiling:
             assert re.search(rf"\s{re.escape(package)}\s", stages()["lab"]), package
+
+
+def test_image_has_the_kernel_of_virtual_machines() -> None:
+    """Fetched where apt's lists are, and taken along."""
+    assert "scripts/setup virtual" in stages()["builder"]
+    assert "/var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*'" in stages()["pruned"]
 
 
 def test_every_builder_knows_the_instructions() -> None:

@@ -152,6 +152,7 @@ def test_real_drives(kind: Any, tmp_path: Path) -> None:
         (RunRequest(directories=("/x",)), "--directory: takes --drive device or"),
         (RunRequest(drive="simulated", directories=("/x",)), "--directory: takes --drive device"),
         (RunRequest(drive="device"), "--drive: name the directory"),
+        (RunRequest(mips=300), "--mips: a real machine has its own"),
         (RunRequest(resume="nosuch"), "no run “nosuch”"),
     ],
 )
@@ -174,6 +175,7 @@ def test_what_does_not_fit_is_refused(request_: RunRequest, words: str) -> None:
         {"source": "/srv/pg"},
         {"experiment": "smp"},
         {"machine": "virtual"},
+        {"machine": "virtual", "mips": 300},
         {"preset": "smoke", "drive": "device", "directories": ("/x",)},
         {"preset": "smoke", "drive": "directory", "directories": ("wal=/x", "data=/y")},
         {"preset": "smoke", "drive": "directory", "directories": ("/x",), "variants": ("both",)},
@@ -203,6 +205,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
         ({"source": "17"}, "--source: the run to resume has its own"),
         ({"variants": ("stock",)}, "--variants: the run to resume has its own"),
         ({"machine": "virtual"}, "--machine: the run to resume has its own"),
+        ({"mips": 300}, "--mips: the run to resume has its own"),
         ({"rounds": 3}, "--rounds, --precision and --control are those of the run"),
         ({"precision": 3.0}, "--rounds, --precision and --control are those of the run"),
         ({"control": True}, "--rounds, --precision and --control are those of the run"),
@@ -220,7 +223,7 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: what does not change the run."""
     above = {
         "experiment", "preset", "seed", "output", "source", "variants", "rounds", "precision",
-        "control", "drive", "directories", "machine",
+        "control", "drive", "directories", "machine", "mips",
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}

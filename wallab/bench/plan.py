@@ -40,6 +40,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One for all drives, or NAME=DIRECTORY for each."""
     resume: str | None = None
     machine: Literal["real", "virtual"] | None = None
+    mips: int | None = None
+    """Of a virtual machine."""
     output: Path | None = None
     matrix: Path | None = None
 
@@ -125,6 +127,10 @@ def _new(request: RunRequest) -> RunPlan:
         raise LabError("--directory: takes --drive device or --drive directory")
     if request.machine:
         experiment = msgspec.structs.replace(experiment, machine=request.machine)
+    if request.mips:
+        if experiment.machine != "virtual":
+            raise LabError("--mips: a real machine has its own; add --machine virtual")
+        experiment = msgspec.structs.replace(experiment, mips=request.mips)
     preset = experiment.preset[preset_name]
     cells = matrix.cells(experiment, preset)
     return RunPlan(
@@ -152,6 +158,7 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     kept("--seed", request.seed, before.seed)
     kept("--output", request.output, folder)
     kept("--machine", request.machine, before.experiment.machine)
+    kept("--mips", request.mips, before.experiment.mips)
     if request.drive or request.directories:
         raise LabError("--drive and --directory are those of the run to resume")
     source = None
@@ -164,7 +171,9 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     if variants and variants != experiment.axes.get("variant"):
         experiment = matrix.with_variants(experiment, variants)
     experiment = _on_drives_of(before.experiment, experiment)
-    experiment = msgspec.structs.replace(experiment, machine=before.experiment.machine)
+    experiment = msgspec.structs.replace(
+        experiment, machine=before.experiment.machine, mips=before.experiment.mips
+    )
     # What options changed is in the run.
     preset = msgspec.structs.replace(
         experiment.preset[before.preset_name],

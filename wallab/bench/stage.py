@@ -35,6 +35,8 @@ class Stage:
     """Whether the drives are mounted as they were kept, with the tables in memory."""
     seed: int | None = None
     """What the clients' random numbers follow from; None: others each time."""
+    last: bool = False
+    """Whether the machine ends with the sample, so that nothing has to be undone."""
 
     @property
     def archive(self) -> Path:

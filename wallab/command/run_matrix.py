@@ -125,6 +125,11 @@ def report_failed(table: Table, folder: Path) -> int:
     help="This machine and its clock, or an emulated one whose clock counts instructions.",
 )
 @click.option(
+    "--mips",
+    type=click.IntRange(1, 1000),
+    help="Million instructions a second of a virtual machine.  [default: the experiment's]",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     help="Samples at a time, on a virtual machine.  [default: what this machine holds]",
