@@ -36,6 +36,7 @@ from wallab.servers import builder, buildsystem
 from wallab.servers import cluster as clusters
 from wallab.servers.cluster import Cluster, ServerFailed
 from wallab.servers.source import Source
+from wallab.virtual import rootfs
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
 KEPT = "what another cluster keeps"
@@ -289,19 +290,52 @@ def test_clients_see_no_cluster(ledger: Ledger, home: Path) -> None:
     process.make_folders(cluster.data, cluster.wal)
     program.write_text(
         f"#!/bin/sh\ntouch {cluster.clients}/mine\n"
-        f"touch {cluster.socket}/x {cluster.log.parent}/x\nls {cluster.data}\nexec sleep 600 2>&-"
+        f"touch {cluster.socket}/x {cluster.log.parent}/x\nls {cluster.data}\n"
+        "echo done >&2; exec sleep 600"
     )
     program.chmod(0o755)
     child = Pgbench(home / "server", cluster).start()
-    assert child.stderr is not None
+    stream = child.stderr
+    assert stream is not None
     try:
-        words = child.stderr.read().decode().splitlines()
+        words = list(iter(lambda: stream.readline().decode().strip(), "done"))
     finally:
         cluster.confinement.end(child)
-    assert [word.strip().rpartition(": ")[2] for word in words] == [
+    assert [word.rpartition(": ")[2] for word in words] == [
         "Read-only file system", "Read-only file system", "No such file or directory",
     ]  # fmt: skip
     assert [path.name for path in cluster.clients.iterdir()] == ["mine"]
+
+
+@needs_root
+def test_image_of_a_server_for_the_virtual_machine(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What looks for its libraries is the loader, which begins with a library of its choice."""
+    tree = home / "server"
+    for name in ("bin", "lib", "share"):
+        (tree / name).mkdir(parents=True)
+    (tree / "proof").mkdir()
+    (tree / "proof").chmod(0o777)
+    audit = tree / "lib" / "audit.so"
+    source = (
+        "#include <fcntl.h>\n"
+        f'unsigned la_version(unsigned v) {{ creat("{tree}/proof/ran", 0644); return v; }}\n'
+    )
+    compiler = ["cc", "-xc", "-", "-o"]
+    calls: tuple[tuple[str, list[str | Path]], ...] = (
+        (source, [audit, "-shared", "-fPIC"]),
+        ("int main(void) { return 0; }", [tree / "bin" / "postgres", f"-Wl,--audit={audit}"]),
+    )
+    for text, options in calls:
+        subprocess.run([*compiler, *options], input=text.encode(), check=True)
+    for name in ("initdb", "pgbench", "psql"):
+        (tree / "bin" / name).write_bytes((tree / "bin" / "postgres").read_bytes())
+        (tree / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("WALLAB_CACHE", str(home / "cache"))
+    image = rootfs.server(tree)
+    assert image.path.stat().st_size > 0
+    assert list((tree / "proof").iterdir()) == []
 
 
 # --- how it ends ----------------------------------------------------------------------------
@@ -401,13 +435,15 @@ def test_processes_of_a_killed_postmaster_go_on(cluster: Cluster) -> None:
     postmaster = psutil.Process(cluster.postmaster())
     busy = None
     while busy is None:
-        commands = {" ".join(child.cmdline()): child for child in postmaster.children()}
-        busy = next((child for name, child in commands.items() if "COPY" in name), None)
+        children = postmaster.children()
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                busy = child if "COPY" in " ".join(child.cmdline()) else busy
     postmaster.kill()
     while cluster.alive():
         pass
     # Those that wait for nothing else have noticed.
-    psutil.wait_procs([child for child in commands.values() if child != busy], timeout=60)
+    psutil.wait_procs([child for child in children if child != busy], timeout=60)
     assert busy.is_running()
     cluster.stop(signal.SIGQUIT)
     assert not busy.is_running()

@@ -19,7 +19,8 @@ import msgspec
 
 from wallab import paths
 from wallab.errors import MachineError
-from wallab.machine import provision
+from wallab.machine import provision, serversandbox
+from wallab.machine.confinement import Places
 from wallab.virtual import cpio, devices, erofs, packages
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
@@ -212,7 +213,7 @@ def _server(tree: Path) -> dict[str, Entry]:
     if not (tree / "bin" / "postgres").exists():
         raise MachineError(f"{tree} is no installed server")
     programs = [entry.file for entry in entries.values() if entry.file and _is_elf(entry.file)]
-    for library in _libraries(programs):
+    for library in _libraries(programs, tree=tree):
         # The C library is the root's.
         if not library.is_relative_to(tree) and not re.match(
             r"(ld-linux|lib(c|m|dl|rt|pthread)\.so)", library.name
@@ -302,21 +303,26 @@ def _is_elf(file: Path) -> bool:
 
 
 def _libraries(
-    programs: Iterable[Path], environment: Mapping[str, str] | None = None
+    programs: Iterable[Path],
+    environment: Mapping[str, str] | None = None,
+    tree: Path | None = None,
 ) -> list[Path]:
     """Return the shared libraries that the programs need, as this machine's loader finds them.
 
-    `environment` says where else it looks.
+    `environment` says where else it looks. The programs of an installed tree are strangers', whose
+    code the loader runs if they name a library for audits (ld.so(8), LD_AUDIT and DT_AUDIT).
     """
     libraries: set[Path] = set()
     ordered = sorted(set(programs))
     for begin in range(0, len(ordered), 50):
-        printed = subprocess.run(
-            ["ldd", *ordered[begin : begin + 50]],
-            env=os.environ | (environment or {}),
-            capture_output=True,
-            text=True,
-        ).stdout
+        command: list[str | Path] = ["ldd", *ordered[begin : begin + 50]]
+        if tree is None:
+            known = os.environ | (environment or {})
+            printed = subprocess.run(command, env=known, capture_output=True, text=True).stdout
+        else:
+            walls, seen = serversandbox.confinement(guest=False), Places(readable=(tree,))
+            with walls.started(command, seen, stdout=subprocess.PIPE) as child:
+                printed = child.communicate()[0].decode(errors="replace")
         places = re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)
         libraries |= set(map(Path, places))
     return sorted(path for path in libraries if ".libs/" not in str(path))
