@@ -21,6 +21,7 @@ from wallab.servers.builder import Server
 pytestmark = pytest.mark.stack
 
 FILES = sorted((paths.LAB / "tests" / "t").glob("*.pl"))
+FAULTS = paths.LAB / "tests" / "faults" / "wal_faults.c"
 PATIENCE = 1200.0
 """Seconds that one file may take; each takes some 10."""
 
@@ -59,6 +60,7 @@ def inside(servers: Path, home: Path, command: list[str], folder: str) -> tuple[
         "TESTDIR": f"/mnt/home/{folder}",
         "TESTLOGDIR": f"/mnt/home/{folder}/log",
         "TMPDIR": "/mnt/home/tmp",
+        "WALLAB_FAULTY_WRITES": "/mnt/home/wal_faults.so",
         "WALLAB_REFUSING": "/mnt/refusing",
         "WALLAB_SERVERS": "/mnt/servers",
     }
@@ -119,6 +121,8 @@ def home(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (home / "tmp").mkdir()
         for path in (home, home / "tmp"):
             process.own(path)
+        command = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([*command, "-o", home / "wal_faults.so", FAULTS], check=True)
         initdb = ["initdb", "--no-sync", "--auth=trust", "--no-locale", "--encoding=UTF8",
                   "--wal-segsize=1", "-U", "wallab", "-D", "/mnt/home/template"]  # fmt: skip
         code, output = inside(installed, home, initdb, "initdb")

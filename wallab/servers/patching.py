@@ -80,7 +80,8 @@ class WorkTree:
         """Replace what is applied by these patches, in order, without fuzz.
 
         A file that ends up as it was keeps its time stamp, so that nothing is rebuilt for it.
-        A patch that does not apply leaves the tree restored; LabError names file, hunk and tree.
+        Patches that do not apply leave the tree restored; LabError names each, with its files,
+        hunks and the tree.
         """
         before: dict[str, Content | None] = {}
         for patch in patches:
@@ -132,22 +133,27 @@ class WorkTree:
         jsonfile.save(self._record, touched)
 
     def _patch(self, patches: list[Patch], tree_name: str) -> None:
-        """Run git apply for each."""
+        """Run git apply for each; restore the tree and name all that fail, if any does."""
+        failures: list[str] = []
         for number, patch in enumerate(patches):
             files = _files(patch)
             text = diff.with_prefix(files)
             result = git.apply(text, tree=self.path)
             if result.returncode:
-                reversible = git.apply(text, "--reverse", "--check", tree=self.path)
-                self.restore()
                 places = _places(result.stderr.decode(errors="replace"), files, patch)
-                if not reversible.returncode:
+                if not git.apply(text, "--reverse", "--check", tree=self.path).returncode:
                     places += " (it seems to be applied already)"
                 before = " and ".join(earlier.name for earlier in patches[:number])
-                raise LabError(
+                failures.append(
                     f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}"
                     f"{f' with {before} applied' if before else ''}: {places}"
                 )
+                # So that a patch on top of it is judged by its own hunks, as far as can be.
+                for file in files:
+                    git.apply(diff.with_prefix([file]), tree=self.path)
+        if failures:
+            self.restore()
+            raise LabError("\n".join(failures))
 
 
 def _only_for_tests(name: str) -> bool:
