@@ -34,13 +34,14 @@ def file_system(folder: Path) -> Iterator[Path]:
     try:
         subprocess.run(["mkfs.ext4", "-q", loop.path], check=True)
         mounts.mount(loop.path, point, "ext4")
-        try:
-            yield point
-        finally:
-            subprocess.run(["fsfreeze", "--unfreeze", point], capture_output=True)
-            mounts.unmount(point)
     finally:
-        loop.detach()
+        # It goes with the last mount, of which somebody else's namespace may have a copy.
+        loop.let_go()
+    try:
+        yield point
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", point], capture_output=True)
+        mounts.unmount(point)
 
 
 @contextmanager

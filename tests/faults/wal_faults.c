@@ -140,6 +140,7 @@ outcome(const struct request *asked, size_t unit, bool direct, bool segment)
 {
 	static unsigned calls;
 	static unsigned cuts;
+	static unsigned fills;
 	size_t units = asked->size / unit;
 
 	if (strcmp(mode, "refuse") == 0)
