@@ -29,10 +29,12 @@ my $servers = $ENV{WALLAB_SERVERS}
   or die "WALLAB_SERVERS must name the folder of the installed variants";
 
 # How much a variant writes in one call: a page, what is adjacent in memory, or
-# all that is due in the segment.
+# all that is due in the segment. no-pwritev is gather-ring where the platform
+# lacks that call.
 my %reach = (
 	'stock' => 'ring',
 	'gather-ring' => 'segment',
+	'no-pwritev' => 'ring',
 	'reload-sync' => 'ring',
 	'baseline' => 'page',
 	'direct-io' => 'page',
@@ -76,7 +78,7 @@ sub is_mended
 {
 	my ($variant) = @_;
 
-	return $variant !~ /^(stock|gather-ring)$/;
+	return $variant !~ /^(stock|gather-ring|no-pwritev)$/;
 }
 
 # Does the method sync by each write, so that no call for that is needed?
