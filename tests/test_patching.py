@@ -183,6 +183,29 @@ def test_all_patches_that_do_not_apply_are_named(
     assert content(tree.path) == content(tree18)
 
 
+def test_documentation_that_does_not_apply_is_left_out(
+    tree: WorkTree, tree18: Path, tmp_path: Path
+) -> None:
+    """A neighbour's change of a page keeps nobody from the server; code that fails does."""
+    page = "doc/src/sgml/wal.sgml"
+    good = patch("reload-sync").file.read_text()
+    bad = tmp_path / "bad.patch"
+    line = next(line for line in good.splitlines() if line.startswith("-   WAL data to disk and"))
+    bad.write_text(good.replace(line, f"{line} there"))
+    (said,) = tree.apply([Patch("bad", bad), patch("baseline")], "18")
+    for part in ("documentation of patch bad", f"{page}, hunk 1", "is left out"):
+        assert part in said
+    changed = {
+        str(file.relative_to(tree18))
+        for folder in ("doc/src/sgml", "src/backend/access/transam")
+        for file in (tree18 / folder).iterdir()
+        if file.is_file() and file.read_bytes() != (tree.path / folder / file.name).read_bytes()
+    }
+    assert changed == {"src/backend/access/transam/xlog.c", page}  # baseline's own words apply
+    tree.restore()
+    assert content(tree.path) == content(tree18)
+
+
 def test_patch_of_a_file_that_is_not_there(tree: WorkTree, tmp_path: Path) -> None:
     bad = tmp_path / "x.patch"
     bad.write_text("--- a/nosuch.c\n+++ b/nosuch.c\n@@ -1 +1 @@\n-a\n+b\n")

@@ -160,7 +160,7 @@ def touched(files: list[FileDiff], where: str) -> list[list[str]]:
         )
     text = with_prefix(files)
     # Of a renamed file, git tells the new name.
-    ends = [_names(text, where), _names(text, where, "--reverse")]
+    ends = [_names(text, where), _in_order(_names(text, where, "--reverse"), files)]
     if {len(names) for names in ends} != {len(files)}:
         raise LabError(f"patch {where}: git does not read it as the {len(files)} files it shows")
     pairs = [list(dict.fromkeys(pair)) for pair in zip(*ends, strict=True)]
@@ -181,6 +181,14 @@ def _names(text: bytes, where: str, *options: str) -> list[str]:
         raise LabError(f"patch {where}: git does not take it: {reason}")
     lines = result.stdout.removesuffix(b"\0").split(b"\0")
     return [line.split(b"\t", 2)[2].decode(errors="surrogateescape") for line in lines]
+
+
+def _in_order(names: list[str], files: list[FileDiff]) -> list[str]:
+    """Return the names in the files' order: git tells them backwards where it reverses a diff."""
+    named = zip(names, files, strict=False)
+    if all(any(header.endswith(name) for header in file.headers) for name, file in named):
+        return names
+    return names[::-1]
 
 
 def with_prefix(files: list[FileDiff]) -> bytes:
