@@ -157,7 +157,7 @@ outcome(const struct request *asked, size_t unit, bool direct, bool segment)
 		return ++calls % 2 ? (ssize_t) ((1 + cuts++ % (units - 1)) * unit) : (ssize_t) asked->size;
 	if (asked->count == 2 && strcmp(mode, "iovec") == 0)
 		return asked->iov[0].iov_len;
-	if (asked->count == 2 && strcmp(mode, "iovec-less") == 0)
+	if (asked->count == 2 && asked->iov[0].iov_len > unit && strcmp(mode, "iovec-less") == 0)
 		return asked->iov[0].iov_len - unit;
 	if (asked->count == 2 && strcmp(mode, "iovec-more") == 0)
 		return asked->iov[0].iov_len + unit;
