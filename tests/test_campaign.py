@@ -136,13 +136,13 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
         plan(HONEST), lab={"version": "1", "commit": "abc", "files": "01"}, builds=builds,
         drive_program="02",
     )  # fmt: skip
-    Conductor(tmp_path, made, {}, "none").conduct(1, resumed=False)
+    Conductor(tmp_path, made, {}, "none", guest=False).conduct(1, resumed=False)
     return made
 
 
 def resume(folder: Path, later: Campaign) -> None:
     """Go on with the campaign in the folder as it is planned now."""
-    Conductor(folder, later, {}, "none").conduct(1, resumed=True)
+    Conductor(folder, later, {}, "none", guest=False).conduct(1, resumed=True)
 
 
 OTHERS: dict[str, tuple[Any, str]] = {

@@ -17,6 +17,8 @@ def test_c_code_that_is_laid_out_otherwise_is_found(tmp_path: Path) -> None:
         paths.DRIVE / "fuzz",
         paths.DRIVE / "src",
         paths.DRIVE / "tests",
+        paths.LAB / "tests" / "turns",
+        paths.TURNS,
     }
     assert subprocess.run(command).returncode == 0
     shutil.copy(paths.LAB / ".clang-format", tmp_path)

@@ -25,7 +25,8 @@ def lab(command: str, *arguments: str | Path, **environment: str) -> tuple[int, 
 
 
 @pytest.mark.parametrize(
-    "command", ["build-variant", "run-matrix", "power-cut", "tabulate", "drive", "screenshot"]
+    "command",
+    ["build-variant", "run-matrix", "power-cut", "reproduce", "tabulate", "drive", "screenshot"],
 )
 def test_help_has_examples(command: str) -> None:
     code, output, _ = lab(command, "--help")

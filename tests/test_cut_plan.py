@@ -10,7 +10,7 @@ from wallab import paths
 from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.powercut import campaign
 from wallab.powercut.controls import CONTROLS
 from wallab.powercut.plan import CampaignPlan, CampaignRequest, planned, prepare
@@ -181,6 +181,7 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(sandbox, "kind", lambda *, guest: "bwrap" if guest else "none")
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     plan = planned(CampaignRequest(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
@@ -189,7 +190,9 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
     for field in set(CampaignPlan.__struct_fields__) - {"folder", "resumed"}:
         assert getattr(prepared.campaign, field) == getattr(plan, field), field
     assert prepared.campaign.source == "17"
-    assert prepared.campaign.machine == provenance.machine()
+    machine = msgspec.structs.replace(provenance.machine(), sandbox="bwrap")
+    assert prepared.campaign.machine == machine
+    assert prepared.guest
     assert prepared.campaign.lab == provenance.lab_state() | {"files": "code"}
     assert prepared.campaign.drive_program == "program"
     assert prepared.servers == {"both": Path("/at/both")}

@@ -34,8 +34,9 @@ def another(value: Any) -> Any:
 
 
 VIRTUAL = VirtualMachine(
-    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", options=(), kernel="6.1",
-    kernel_sha256="02", first_sha256="03", root_sha256="04", servers={}, templates={},
+    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", turns="t",
+    firmware_sha256="02", options=(), kernel="6.1", kernel_sha256="02", first_sha256="03",
+    root_sha256="04", servers={}, templates={},
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ OF_THE_SESSION = {
     # How tables of the run write what it measured.
     "titles", "direct",
     # Found out by the test bed: the run compares them when that is open.
-    "methods",
+    "methods", "template_memory",
     # What the machine lacks may be there now, and is measured then.
     "not_applicable",
 }  # fmt: skip
@@ -111,10 +112,13 @@ def test_field_of_the_preset(field: str) -> None:
 @pytest.mark.parametrize("field", Machine.__struct_fields__)
 def test_field_of_the_machine(field: str) -> None:
     before = msgspec.structs.replace(
-        EXAMPLE, machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"})
+        EXAMPLE,
+        machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"}, sandbox="bwrap"),
     )
     now = msgspec.structs.replace(before, machine=with_another(before.machine, field))
-    named = {"kernel": "kernel", "tuning": "kernel setting SMT"}.get(field, "machine")
+    named = {
+        "kernel": "kernel", "tuning": "kernel setting SMT", "sandbox": "the servers' sandbox",
+    }.get(field, "machine")  # fmt: skip
     assert difference.of_resumed(before, now) == [named]
 
 

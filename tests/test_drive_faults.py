@@ -109,10 +109,42 @@ FAULTS = {
         "    sectors_clear(&image->changed);\n    return",
         "    return",
     ),
+    "a read misses what is yet to be moved": (
+        "sectordata",
+        "    sectordata_settle(d);\n    if (to == NULL)",
+        "    if (to == NULL)",
+    ),
+    "an answer waits for its bytes to be copied": (
+        "sectordata",
+        "    moves_write(&d->moves, bytes(sector), bytes(count),\n"
+        "                (const unsigned char *)r->data + bytes(sector - r->sector));\n"
+        "    if (!r->lasting)",
+        "    moves_write(&d->moves, bytes(sector), bytes(count),\n"
+        "                (const unsigned char *)r->data + bytes(sector - r->sector));\n"
+        "    if (true)",
+    ),
+    "data that do not last are copied later": (
+        "sectordata",
+        "    moves_copy(&d->moves, d->cached + bytes(r->sector), r->data, bytes(r->count));\n"
+        "    if (!r->lasting)",
+        "    moves_copy(&d->moves, d->cached + bytes(r->sector), r->data, bytes(r->count));\n"
+        "    if (false)",
+    ),
+    "memory is given back before it was copied from": (
+        "sectordata",
+        "moves_discard(&d->moves, d->cached + bytes(first), bytes(end - first));",
+        "image_discard(d->cached + bytes(first), bytes(end - first));",
+    ),
+    "moves are forgotten where there are many": (
+        "moves",
+        "        moves_all(moves);\n    moves->move",
+        "        moves->done++;\n    moves->move",
+    ),
+    "a part of a copy begins again": ("moves", "    move->offset += length;\n", ""),
     "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
 }
 
-TESTS = ("cache", "timing", "random", "parts")
+TESTS = ("cache", "moves", "timing", "random", "parts")
 FLAGS = ["-std=gnu11", "-O1", "-D_GNU_SOURCE"]
 
 
@@ -135,8 +167,8 @@ def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
 
 
 MODEL = ("cache", "commands", "counters", "destage", "dispatch", "errors", "events", "geometry",
-         "heads", "histogram", "image", "mechanism", "model", "params", "power", "readahead",
-         "scheduler", "sectordata", "sectors", "seek")  # fmt: skip
+         "heads", "histogram", "image", "mechanism", "model", "moves", "params", "power",
+         "readahead", "scheduler", "sectordata", "sectors", "seek")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from wallab.bench.plan import RunPlan, RunRequest, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.record import manifest as manifests
 from wallab.record import matrix
 from wallab.record.conditions import server_name
@@ -152,6 +152,7 @@ def test_real_drives(kind: Any, tmp_path: Path) -> None:
         (RunRequest(directories=("/x",)), "--directory: takes --drive device or"),
         (RunRequest(drive="simulated", directories=("/x",)), "--directory: takes --drive device"),
         (RunRequest(drive="device"), "--drive: name the directory"),
+        (RunRequest(mips=300), "--mips: a real machine has its own"),
         (RunRequest(resume="nosuch"), "no run “nosuch”"),
     ],
 )
@@ -174,6 +175,7 @@ def test_what_does_not_fit_is_refused(request_: RunRequest, words: str) -> None:
         {"source": "/srv/pg"},
         {"experiment": "smp"},
         {"machine": "virtual"},
+        {"machine": "virtual", "mips": 300},
         {"preset": "smoke", "drive": "device", "directories": ("/x",)},
         {"preset": "smoke", "drive": "directory", "directories": ("wal=/x", "data=/y")},
         {"preset": "smoke", "drive": "directory", "directories": ("/x",), "variants": ("both",)},
@@ -203,6 +205,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
         ({"source": "17"}, "--source: the run to resume has its own"),
         ({"variants": ("stock",)}, "--variants: the run to resume has its own"),
         ({"machine": "virtual"}, "--machine: the run to resume has its own"),
+        ({"mips": 300}, "--mips: the run to resume has its own"),
         ({"rounds": 3}, "--rounds, --precision and --control are those of the run"),
         ({"precision": 3.0}, "--rounds, --precision and --control are those of the run"),
         ({"control": True}, "--rounds, --precision and --control are those of the run"),
@@ -220,7 +223,7 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: what does not change the run."""
     above = {
         "experiment", "preset", "seed", "output", "source", "variants", "rounds", "precision",
-        "control", "drive", "directories", "machine",
+        "control", "drive", "directories", "machine", "mips",
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}
@@ -251,6 +254,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(sandbox, "kind", lambda *, guest: "bwrap" if guest else "container")
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     return asked
@@ -268,6 +272,29 @@ def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]
     assert manifest.drives["wal"]["profile"] == "ata-2005"
     assert manifest.lab["commit"]
     assert (manifest.lab["files"], manifest.drive_program) == ("code", "program")
+
+
+@pytest.mark.usefixtures("built")
+def test_what_servers_run_in_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a stranger's decides for all; a virtual machine's guest is a sandbox by itself."""
+    plan = planned(RunRequest(preset="smoke"))
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    trusting = builder.servers_of
+    last: list[str] = []
+
+    def mostly_trusted(*asked: Any) -> dict[str, Server]:
+        servers = trusting(*asked)
+        known = {name: msgspec.structs.replace(s, guest=False) for name, s in servers.items()}
+        return known | {name: servers[name] for name in last}
+
+    monkeypatch.setattr(builder, "servers_of", mostly_trusted)
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (False, "container")
+    last.append("both")
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    assert prepare(planned(RunRequest(machine="virtual"))).manifest.machine.sandbox == ""
 
 
 @pytest.mark.usefixtures("built")

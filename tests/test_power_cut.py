@@ -151,7 +151,9 @@ def test_interrupted_and_killed_campaign_is_resumed(tmp_path: Path) -> None:
 def crew(servers: dict[str, Server]) -> Iterator[Crew]:
     """Workers with the server of the variant both."""
     with contextlib.closing(Crew(JOBS)) as workers:
-        workers.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
+        workers.open(
+            Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11, guest=True)
+        )
         yield workers
     assert wait_for_nothing(30) == {}
 
@@ -223,7 +225,7 @@ def test_bad_patches_are_caught(bad_servers: dict[str, Path]) -> None:
             caught.add(record.cell)
 
     with contextlib.closing(Crew(JOBS)) as crew:
-        crew.open(Setup(bad_servers, ["xfs"], PROFILES, {}, seed=13))
+        crew.open(Setup(bad_servers, ["xfs"], PROFILES, {}, seed=13, guest=True))
         crew.run(next_task, finished)
     assert caught == set(BAD_CELLS)
 

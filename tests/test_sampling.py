@@ -1,6 +1,7 @@
 """The order in which a sample is taken, and its undoing wherever it fails: with mock parts."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,13 @@ def take(stage: Stage, *place: int) -> Sample:
         raise AssertionError
 
     return sampling.take(stage, CELL, (place[0], place[1]), stage.conditions.settings, no_groups)
+
+
+def test_nothing_is_undone_where_the_machine_ends(stage: Stage, journal: Journal) -> None:
+    sample = take(dataclasses.replace(stage, last=True), 3, 7)
+    assert journal.events == PREPARED + MEASURING
+    assert sample.state == "measured"
+    assert "stop" not in sample.phases
 
 
 def test_the_order_of_a_sample(stage: Stage, journal: Journal, tmp_path: Path) -> None:

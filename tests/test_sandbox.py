@@ -27,7 +27,7 @@ from wallab import paths
 from wallab.command import build_variant, power_cut, run_matrix
 from wallab.errors import LabError, MachineError
 from wallab.files import foreign
-from wallab.machine import ledger, memorygroup, provision, sandbox
+from wallab.machine import ledger, memorygroup, provision, sandbox, scratch
 from wallab.machine.sandbox import Limits, Sandbox
 from wallab.servers import builder, source
 from wallab.servers.builder import Builder
@@ -109,7 +109,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     try:
         yield base
     finally:
-        sandbox.remove(base)
+        scratch.remove(base)
 
 
 @pytest.fixture(params=["bwrap", "container", "none"])

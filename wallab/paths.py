@@ -15,6 +15,7 @@ RESULTS = Path(os.environ.get("WALLAB_RESULTS") or LAB / "results").absolute()
 REFERENCE = LAB / "results" / "reference"
 DRIVE = LAB / "drive"
 DIRECT_CP = LAB / "direct_cp"
+TURNS = LAB / "turns"
 
 
 def cache() -> Path:

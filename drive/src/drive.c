@@ -14,6 +14,13 @@
 /* How long a switch waits for the requests in flight: a flush of a full cache may take it. */
 #define IDLE_WAIT_NS (60 * NS_PER_SECOND)
 
+/*
+ * What is owed to media and cache is moved in parts of this size, and not begun when a completion
+ * is due within the time that one may take, fresh pages included.
+ */
+#define MOVE_BYTES (4 * IMAGE_PAGE)
+#define MOVE_NS 50000
+
 #define TIMER_PRIORITY 20
 
 int64_t drive_clock(void)
@@ -92,6 +99,7 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &cond);
     pthread_cond_init(&d->admitting, &cond);
+    request_list_init(&d->delivered);
     if (!model_init(&d->model, p, size / SECTOR_BYTES, &d->data.medium) ||
         !sectordata_init(&d->data, size, p, &d->model.cache))
         return false;
@@ -101,16 +109,93 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size)
     return true;
 }
 
+/*
+ * Under the lock: end the requests whose data have been moved. True if there were some: the lock
+ * was left meanwhile.
+ */
+static bool release(struct drive *d)
+{
+    struct request_list ended;
+    struct request *r;
+
+    request_list_init(&ended);
+    while ((r = d->delivered.first) != NULL &&
+           ((struct operation *)r)->moves <= d->data.moves.done) {
+        request_list_remove(&d->delivered, &d->delivered.first);
+        request_list_append(&ended, r);
+    }
+    if (ended.first == NULL)
+        return false;
+    pthread_mutex_unlock(&d->lock);
+    while ((r = ended.first) != NULL) {
+        struct operation *o = (struct operation *)r;
+
+        request_list_remove(&ended, &ended.first);
+        o->release(o);
+    }
+    pthread_mutex_lock(&d->lock);
+    return true;
+}
+
+/* Under the lock: the timer sleeps past what is now due next, or there is something to move. */
+static void rearm(struct drive *d)
+{
+    bool owed = moves_pending(&d->data.moves) || d->delivered.first != NULL;
+
+    if (model_next_event(&d->model) < d->armed || (owed && d->answering == 0))
+        pthread_cond_signal(&d->wake);
+}
+
+/* Under the lock: what is completed by now, for deliver; nothing is moved before that is done. */
+static struct request *completed(struct drive *d)
+{
+    struct request *list = model_advance(&d->model, drive_clock());
+
+    d->answering += list != NULL;
+    return list;
+}
+
+/* Under the lock, which is left meanwhile: answer them. */
 static void deliver(struct drive *d, struct request *list)
 {
-    while (list != NULL) {
-        struct operation *o = (struct operation *)list;
-        struct request r = *list; /* delivering frees it */
+    struct request_list lasting;
+    struct request *next;
 
-        list = list->next;
+    request_list_init(&lasting);
+    pthread_mutex_unlock(&d->lock);
+    for (; list != NULL; list = next) {
+        struct operation *o = (struct operation *)list;
+        struct request r = *list; /* unless it is lasting, delivering frees it */
+        int64_t handed = drive_clock();
+
+        next = r.next;
         o->deliver(o);
-        record(d, &r, drive_clock());
+        /*
+         * To hand the bytes of a read over takes time that is the drive's. An answer without any
+         * is an interrupt: what the kernel then does for those who wrote, for all pages of a file
+         * perhaps, is its own (and done elsewhere where there are several processors).
+         */
+        record(d, &r, r.kind == REQUEST_READ ? drive_clock() : handed);
+        if (r.lasting)
+            request_list_append(&lasting, list);
     }
+    pthread_mutex_lock(&d->lock);
+    d->answering--;
+    while ((next = lasting.first) != NULL) {
+        request_list_remove(&lasting, &lasting.first);
+        ((struct operation *)next)->moves = d->data.moves.added;
+        request_list_append(&d->delivered, next);
+    }
+}
+
+/* Under the lock: move a part, if nobody is to be answered before it is done. */
+static bool move_some(struct drive *d, int64_t next)
+{
+    if (!moves_pending(&d->data.moves) || d->answering > 0 ||
+        (next - drive_clock() < MOVE_NS && model_event_completes(&d->model)))
+        return false;
+    moves_some(&d->data.moves, MOVE_BYTES);
+    return true;
 }
 
 static void *keep_time(void *argument)
@@ -120,17 +205,23 @@ static void *keep_time(void *argument)
     d->realtime = process_realtime(TIMER_PRIORITY);
     pthread_mutex_lock(&d->lock);
     while (!d->stop) {
-        struct request *list = model_advance(&d->model, drive_clock());
+        struct request *list = completed(d);
         int64_t next;
         int64_t spin;
 
         if (list != NULL) {
-            pthread_mutex_unlock(&d->lock);
             deliver(d, list);
-            pthread_mutex_lock(&d->lock);
             continue;
         }
         next = model_next_event(&d->model);
+        if (move_some(d, next)) {
+            /* Whoever waits for the lock gets it. */
+            pthread_mutex_unlock(&d->lock);
+            pthread_mutex_lock(&d->lock);
+            continue;
+        }
+        if (release(d))
+            continue;
         spin = model_event_completes(&d->model) ? SPIN_NS : 0;
         if (next == MODEL_NEVER) {
             d->armed = MODEL_NEVER;
@@ -168,13 +259,6 @@ void drive_stop(struct drive *d)
     drive_trace(d, NULL);
 }
 
-/* Under the lock: the timer sleeps past what is now due next. */
-static void rearm(struct drive *d)
-{
-    if (model_next_event(&d->model) < d->armed)
-        pthread_cond_signal(&d->wake);
-}
-
 /* Take the lock with the model brought up to now: a switch changes only what follows. */
 static void lock_at_present(struct drive *d)
 {
@@ -185,11 +269,14 @@ static void lock_at_present(struct drive *d)
 /* Leave the lock, and deliver what has been completed meanwhile. */
 static void unlock_and_deliver(struct drive *d)
 {
-    struct request *list = model_advance(&d->model, drive_clock());
+    struct request *list = completed(d);
 
     rearm(d);
+    if (list != NULL) {
+        deliver(d, list);
+        rearm(d);
+    }
     pthread_mutex_unlock(&d->lock);
-    deliver(d, list);
 }
 
 void drive_submit(struct drive *d, struct operation *o)
@@ -231,12 +318,13 @@ bool drive_read_untimed(struct drive *d, int64_t sector, int64_t count,
 {
     struct request r = {.kind = REQUEST_READ, .sector = sector, .count = count};
     struct iovec piece[512]; /* 1 MiB in pages of either map, at worst */
-    int pieces;
+    int pieces = -1;
     bool done;
 
     pthread_mutex_lock(&d->lock);
-    pieces = image_pieces(&d->data.image, sector * SECTOR_BYTES, count * SECTOR_BYTES, piece,
-                          (int)(sizeof piece / sizeof piece[0]));
+    if (!d->model.timing)
+        pieces = sectordata_pieces(&d->data, sector, count, piece,
+                                   (int)(sizeof piece / sizeof piece[0]));
     done = pieces >= 0 && submit_untimed(d, &r);
     if (done)
         reply(context, piece, pieces);
@@ -357,7 +445,7 @@ const char *drive_snapshot(struct drive *d)
         problem = in_flight;
     } else {
         model_settle(&d->model);
-        image_snapshot(&d->data.image);
+        sectordata_snapshot(&d->data);
     }
     unlock_and_deliver(d);
     return problem;
@@ -374,7 +462,7 @@ const char *drive_restore(struct drive *d)
         problem = "there is no snapshot";
     } else {
         model_forget_cache(&d->model);
-        image_restore(&d->data.image);
+        sectordata_restore(&d->data);
     }
     unlock_and_deliver(d);
     return problem;

@@ -9,10 +9,13 @@
 
 #include <pthread.h>
 
-/* A request and how its completion is delivered; deliver may free it. */
+/* A request and how its completion is delivered. */
 struct operation {
     struct request request; /* first: the model hands requests back */
+    /* It may be gone when this returns, unless it is lasting: then release ends it. */
     void (*deliver)(struct operation *operation);
+    void (*release)(struct operation *operation);
+    uint64_t moves; /* how many have to be done before the release */
 };
 
 /* Sectors in a row. */
@@ -33,7 +36,9 @@ struct drive {
     int64_t size;
     struct model model;
     struct sectordata data;
-    struct extent *lost; /* by power cut number lost_cut */
+    int answering;                 /* threads that deliver what they saw completed */
+    struct request_list delivered; /* lasting ones, not yet released */
+    struct extent *lost;           /* by power cut number lost_cut */
     size_t lost_count;
     size_t lost_room;
     int64_t lost_cut;

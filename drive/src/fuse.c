@@ -160,7 +160,11 @@ static void deliver(struct operation *o)
         fuse_reply_write(t->reply, (size_t)t->bytes);
     else
         fuse_reply_err(t->reply, 0);
-    free(t);
+}
+
+static void release(struct operation *o)
+{
+    free(o);
 }
 
 static struct transfer *begin(fuse_req_t req, enum request_kind kind, int64_t offset, int64_t size)
@@ -175,8 +179,10 @@ static struct transfer *begin(fuse_req_t req, enum request_kind kind, int64_t of
         .request = {.kind = kind,
                     .sector = offset / SECTOR_BYTES,
                     .count = size / SECTOR_BYTES,
-                    .data = t->data},
+                    .data = t->data,
+                    .lasting = true},
         .deliver = deliver,
+        .release = release,
     };
     t->reply = req;
     t->bytes = size;

@@ -7,12 +7,21 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-static unsigned char *map(int64_t size)
+static void *map(int64_t size)
 {
     void *at = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return at == MAP_FAILED ? NULL : at;
+}
+
+void *image_map(int64_t size)
+{
+    void *at = map(size);
+
+    if (at != NULL)
+        madvise(at, (size_t)size, MADV_NOHUGEPAGE);
+    return at;
 }
 
 void image_discard(void *at, int64_t length)
@@ -27,8 +36,8 @@ bool image_init(struct image *image, int64_t size)
 {
     memset(image, 0, sizeof *image);
     image->size = size;
-    image->base = map(size);
-    image->overlay = map(size);
+    image->base = map(size); /* mostly written while nothing is timed */
+    image->overlay = image_map(size);
     if (image->base != NULL && image->overlay != NULL &&
         sectors_init(&image->written, size / IMAGE_PAGE) &&
         sectors_init(&image->changed, size / IMAGE_PAGE))

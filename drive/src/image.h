@@ -45,6 +45,12 @@ bool image_restore(struct image *image);
 int64_t image_base_bytes(const struct image *image);
 int64_t image_overlay_bytes(const struct image *image);
 
+/*
+ * So many bytes that read as zeroes, and use memory where they have been written; or NULL. In
+ * small pages: to clear 2 MB for the first 4 kB of them keeps others waiting.
+ */
+void *image_map(int64_t size);
+
 /* Give the memory back; it reads as zeroes from then on. at is aligned to a page. */
 void image_discard(void *at, int64_t length);
 

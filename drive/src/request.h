@@ -26,6 +26,7 @@ struct request {
     bool fua;
     bool honest; /* a flush that waits for the media even on a drive that lies */
     void *data;
+    bool lasting; /* the data outlive the completion, until they have been moved (moves.h) */
 
     /* set by the model */
     int64_t arrival;

@@ -34,6 +34,7 @@ static void medium_read(void *context, const struct request *r)
     int64_t last;
     unsigned char *to = r->data;
 
+    sectordata_settle(d);
     if (to == NULL) /* the caller takes it from the media itself (timing off) */
         return;
     image_read(&d->image, bytes(r->sector), bytes(r->count), to);
@@ -58,15 +59,19 @@ static void medium_write(void *context, const struct request *r, int64_t sector,
 {
     struct sectordata *d = context;
 
-    image_write(&d->image, bytes(sector), bytes(count),
+    moves_write(&d->moves, bytes(sector), bytes(count),
                 (const unsigned char *)r->data + bytes(sector - r->sector));
+    if (!r->lasting)
+        sectordata_settle(d);
 }
 
 static void medium_cache(void *context, const struct request *r)
 {
     struct sectordata *d = context;
 
-    memcpy(d->cached + bytes(r->sector), r->data, (size_t)bytes(r->count));
+    moves_copy(&d->moves, d->cached + bytes(r->sector), r->data, bytes(r->count));
+    if (!r->lasting)
+        sectordata_settle(d);
 }
 
 /* Pages that hold nothing dirty any more give their memory back. */
@@ -82,14 +87,14 @@ static void medium_drop(void *context, int64_t sector, int64_t count)
     if (sectors_within(&d->cache->dirty, sector + count, end - sector - count) > 0)
         end -= page;
     if (first < end)
-        image_discard(d->cached + bytes(first), bytes(end - first));
+        moves_discard(&d->moves, d->cached + bytes(first), bytes(end - first));
 }
 
 static void medium_stage(void *context, int64_t unit, int64_t sector, int64_t count)
 {
     struct sectordata *d = context;
 
-    memcpy(staged_at(d, unit), d->cached + bytes(sector), (size_t)bytes(count));
+    moves_copy(&d->moves, staged_at(d, unit), d->cached + bytes(sector), bytes(count));
     medium_drop(d, sector, count);
 }
 
@@ -97,9 +102,7 @@ static void medium_unstage(void *context, int64_t unit, int64_t count)
 {
     struct sectordata *d = context;
 
-    if (count > 0)
-        image_write(&d->image, bytes(d->cache->staged[unit].sector), bytes(count),
-                    staged_at(d, unit));
+    moves_write(&d->moves, bytes(d->cache->staged[unit].sector), bytes(count), staged_at(d, unit));
 }
 
 static void medium_restage(void *context, int64_t unit, int64_t passed)
@@ -109,6 +112,7 @@ static void medium_restage(void *context, int64_t unit, int64_t passed)
     const struct staged *staged = &cache->staged[unit];
     int64_t end = staged->sector + staged->count;
 
+    sectordata_settle(d);
     for (int64_t s = staged->sector + passed; s < end;) {
         int64_t newer = smaller(sectors_next(&cache->dirty, s), end);
 
@@ -122,17 +126,16 @@ static void medium_keep(void *context, int64_t sector, int64_t count)
 {
     struct sectordata *d = context;
 
-    image_write(&d->image, bytes(sector), bytes(count), d->cached + bytes(sector));
+    moves_write(&d->moves, bytes(sector), bytes(count), d->cached + bytes(sector));
 }
 
 bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
                      const struct cache *cache)
 {
-    void *cached;
-
     memset(d, 0, sizeof *d);
     d->size = size;
     d->cache = cache;
+    moves_init(&d->moves, &d->image);
     d->medium = (struct medium){
         .context = d,
         .read = medium_read,
@@ -144,9 +147,7 @@ bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
         .drop = medium_drop,
         .restage = medium_restage,
     };
-    cached = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    d->cached = cached == MAP_FAILED ? NULL : cached;
+    d->cached = image_map(size);
     if (image_init(&d->image, size) && d->cached != NULL && sectordata_adopt(d, p))
         return true;
     sectordata_free(d);
@@ -159,10 +160,35 @@ bool sectordata_adopt(struct sectordata *d, const struct params *p)
 
     if (staged == NULL)
         return false;
+    sectordata_settle(d);
     free(d->staged);
     d->staged = staged;
     d->staged_bytes = p->merge_bytes;
     return true;
+}
+
+void sectordata_settle(struct sectordata *d)
+{
+    moves_all(&d->moves);
+}
+
+void sectordata_snapshot(struct sectordata *d)
+{
+    sectordata_settle(d);
+    image_snapshot(&d->image);
+}
+
+bool sectordata_restore(struct sectordata *d)
+{
+    sectordata_settle(d);
+    return image_restore(&d->image);
+}
+
+int sectordata_pieces(struct sectordata *d, int64_t sector, int64_t count, struct iovec *piece,
+                      int limit)
+{
+    sectordata_settle(d);
+    return image_pieces(&d->image, bytes(sector), bytes(count), piece, limit);
 }
 
 void sectordata_free(struct sectordata *d)

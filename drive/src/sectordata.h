@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "model.h"
 #include "image.h"
+#include "moves.h"
 
 struct sectordata {
     int64_t size;
@@ -13,6 +14,7 @@ struct sectordata {
     int64_t staged_bytes;  /* longest destaging write */
     unsigned char *staged; /* one of each unit */
     const struct cache *cache;
+    struct moves moves;   /* what the above is to become */
     struct medium medium; /* what the model calls */
 };
 
@@ -23,5 +25,14 @@ bool sectordata_init(struct sectordata *d, int64_t size, const struct params *p,
 /* Another drive's destaging writes; none may be under way. False if memory is short. */
 bool sectordata_adopt(struct sectordata *d, const struct params *p);
 void sectordata_free(struct sectordata *d);
+
+/* Do what has been put off; before anybody looks into the image. */
+void sectordata_settle(struct sectordata *d);
+
+/* As those of the image, of what it is by now. */
+void sectordata_snapshot(struct sectordata *d);
+bool sectordata_restore(struct sectordata *d);
+int sectordata_pieces(struct sectordata *d, int64_t sector, int64_t count, struct iovec *piece,
+                      int limit);
 
 #endif

@@ -143,10 +143,11 @@ int64_t rig_flush(struct rig *rig)
     return rig_do(rig, rig_request(REQUEST_FLUSH, 0, 0, 0));
 }
 
-int rig_media(const struct rig *rig, int64_t sector)
+int rig_media(struct rig *rig, int64_t sector)
 {
     unsigned char data[SECTOR_BYTES];
 
+    sectordata_settle(&rig->data);
     image_read(&rig->data.image, sector * SECTOR_BYTES, SECTOR_BYTES, data);
     for (int i = 1; i < SECTOR_BYTES; i++)
         CHECK(data[i] == data[0], "sector %" PRId64 " is torn inside", sector);

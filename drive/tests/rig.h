@@ -72,7 +72,7 @@ int64_t rig_read(struct rig *rig, int64_t sector, int64_t count);
 int64_t rig_flush(struct rig *rig);
 
 /* First byte of a sector as it is on the media. */
-int rig_media(const struct rig *rig, int64_t sector);
+int rig_media(struct rig *rig, int64_t sector);
 
 uint64_t rig_random(uint64_t *state);
 

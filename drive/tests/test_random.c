@@ -25,7 +25,11 @@ struct promise {
     uint32_t first;     /* a write: version of its first sector, then rising */
     bool through;       /* a write that the cache must not take */
     bool doomed;        /* it shall fail, and change nothing */
+    uint64_t moves;     /* a lasting one: how many must be done before it may go */
+    struct promise *next;
 };
+
+static struct promise *lasting; /* completed, and not to be released yet */
 
 static void fill(struct promise *p)
 {
@@ -53,6 +57,29 @@ static void remember_durable(const struct promise *p)
             durable[r->sector + i] = p->first + (uint32_t)i;
 }
 
+static void release(struct promise *p)
+{
+    memset(p->request.data, 0xdb, (size_t)(p->request.count * SECTOR_BYTES));
+    free(p->request.data);
+    free(p);
+}
+
+/* What has been moved may be released, and nothing else. */
+static void release_moved(const struct rig *rig)
+{
+    struct promise **link = &lasting;
+    struct promise *p;
+
+    while ((p = *link) != NULL) {
+        if (p->moves <= rig->data.moves.done) {
+            *link = p->next;
+            release(p);
+        } else {
+            link = &p->next;
+        }
+    }
+}
+
 static void on_completed(struct rig *rig, struct request *r)
 {
     struct promise *p = (struct promise *)r;
@@ -78,8 +105,13 @@ static void on_completed(struct rig *rig, struct request *r)
                 durable[i] = p->expected[i];
     }
     free(p->expected);
-    free(r->data);
-    free(p);
+    if (!r->lasting) {
+        release(p);
+        return;
+    }
+    p->moves = rig->data.moves.added;
+    p->next = lasting;
+    lasting = p;
 }
 
 static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind kind, bool doom)
@@ -88,6 +120,7 @@ static struct promise *submit(struct rig *rig, uint64_t *seed, enum request_kind
     struct request *r = &p->request;
 
     r->kind = kind;
+    r->lasting = rig_random(seed) % 4 != 0;
     if (kind == REQUEST_FLUSH) {
         r->data = malloc(1);
         r->honest = rig_random(seed) % 2; /* the drive does not lie */
@@ -133,10 +166,11 @@ static void switch_cache(struct rig *rig, uint64_t *seed, enum write_cache mode)
     CHECK(rig->model.write_cache == CACHE_ON || model_dirty_bytes(&rig->model) == 0, "dirty");
 }
 
-static uint32_t media_version(const struct rig *rig, int64_t sector)
+static uint32_t media_version(struct rig *rig, int64_t sector)
 {
     uint32_t data[SECTOR_BYTES / 4];
 
+    sectordata_settle(&rig->data);
     image_read(&rig->data.image, sector * SECTOR_BYTES, SECTOR_BYTES, data);
     return version_of(data, sector);
 }
@@ -152,7 +186,7 @@ static uint32_t newest_version(const struct rig *rig, int64_t sector)
 }
 
 /* Versions rise with every submission, so allowed is: from the durable to the newest. */
-static void check_after_cut(const struct rig *rig)
+static void check_after_cut(struct rig *rig)
 {
     for (int64_t i = 0; i < SECTORS; i++) {
         uint32_t survivor = rig->model.write_cache == CACHE_BATTERY ? newest_version(rig, i)
@@ -169,6 +203,9 @@ static void step(struct rig *rig, uint64_t *seed)
 {
     uint64_t dice = rig_random(seed) % 1000;
 
+    if (rig_random(seed) % 2)
+        moves_some(&rig->data.moves, (int64_t)(rig_random(seed) % 4 + 1) * IMAGE_PAGE);
+    release_moved(rig);
     if (dice < 400) {
         submit(rig, seed, REQUEST_WRITE, false);
     } else if (dice < 650) {
@@ -191,13 +228,13 @@ static void step(struct rig *rig, uint64_t *seed)
     } else if (dice < 988) {
         rig_finish(rig);
         model_settle(&rig->model);
-        image_snapshot(&rig->data.image);
+        sectordata_snapshot(&rig->data);
         memcpy(durable, newest, sizeof durable);
         memcpy(frozen, newest, sizeof frozen);
     } else if (dice < 991 && rig->data.image.snapshot) {
         rig_finish(rig);
         model_forget_cache(&rig->model);
-        CHECK(image_restore(&rig->data.image), "no snapshot");
+        CHECK(sectordata_restore(&rig->data), "no snapshot");
         memcpy(newest, frozen, sizeof newest);
         memcpy(acknowledged, frozen, sizeof newest);
         memcpy(durable, frozen, sizeof durable);
@@ -254,6 +291,8 @@ static void run(uint64_t seed, const char *const *assignments)
         CHECK_EQUAL(media_version(&rig, i), newest[i]);
     CHECK_EQUAL(c->media_ns, c->seek_ns + c->rotate_ns + c->transfer_ns);
     CHECK_EQUAL(rig.model.in_flight, 0);
+    release_moved(&rig);
+    CHECK(lasting == NULL, "data outlive their moves");
     rig_free(&rig);
 }
 

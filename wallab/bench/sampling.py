@@ -34,7 +34,7 @@ def take(
     """Measure the cell with the server's settings; `place` is its round and position there.
 
     A run that fails is a sample that says so; MachineError if the bed itself broke. Nothing is
-    left of the server and of the mounts in either case.
+    left of the server and of the mounts in either case, unless it is the machine's last.
     """
     started = utc()
     phases = Phases()
@@ -45,8 +45,9 @@ def take(
     except (RunFailed, ServerFailed, psycopg.Error) as failure:
         error = _account(stage, failure)
     finally:
-        with phases.phase("stop"):
-            _end(stage)
+        if not stage.last:
+            with phases.phase("stop"):
+                _end(stage)
     return Sample(
         cell=cell,
         round=place[0],

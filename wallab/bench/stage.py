@@ -9,6 +9,9 @@ from wallab.record.conditions import Conditions
 from wallab.record.experiment import Preset
 from wallab.servers.cluster import Cluster
 
+ARCHIVE = "archive"
+"""The folder for finished WAL segments, on the drive of the data."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -32,11 +35,13 @@ class Stage:
     """Whether the drives are mounted as they were kept, with the tables in memory."""
     seed: int | None = None
     """What the clients' random numbers follow from; None: others each time."""
+    last: bool = False
+    """Whether the machine ends with the sample, so that nothing has to be undone."""
 
     @property
     def archive(self) -> Path:
         """Where finished WAL segments are copied to: the drive of the data."""
-        return self.drives["data"].mount_point / "archive"
+        return self.drives["data"].mount_point / ARCHIVE
 
     def timing(self, on: bool) -> None:
         """Let the drives take their time, or none, where they can."""

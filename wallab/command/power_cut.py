@@ -85,7 +85,9 @@ def command(*, jobs: int | None, traces: str, list_only: bool, as_json: bool, **
         return 0
     prepared, folder = prepare(plan), plan.folder
     try:
-        conductor = Conductor(folder, prepared.campaign, prepared.servers, traces)
+        conductor = Conductor(
+            folder, prepared.campaign, prepared.servers, traces, guest=prepared.guest
+        )
         report = conductor.conduct(jobs or (os.cpu_count() or 1) + 1, resumed=plan.resumed)
     except KeyboardInterrupt:
         if (folder / campaign.CUTS).exists():

@@ -12,6 +12,7 @@ from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
+from wallab.machine import serversandbox
 from wallab.progress import say
 from wallab.record.samples import SAMPLES
 from wallab.results import tabulation
@@ -124,6 +125,11 @@ def report_failed(table: Table, folder: Path) -> int:
     help="This machine and its clock, or an emulated one whose clock counts instructions.",
 )
 @click.option(
+    "--mips",
+    type=click.IntRange(1, 1000),
+    help="Million instructions a second of a virtual machine.  [default: the experiment's]",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     help="Samples at a time, on a virtual machine.  [default: what this machine holds]",
@@ -162,7 +168,8 @@ def command(
             bed = VirtualBed(*parts, seed=manifest.seed, folder=folder, workers=jobs)
             manifest.virtual, workers = bed.machine, bed.jobs
         else:
-            bed, workers = RealBed(*parts, root_device_too=root_device_too), 1
+            confinement = serversandbox.confinement(guest=prepared.guest)
+            bed, workers = RealBed(*parts, confinement, root_device_too=root_device_too), 1
         measuring = run.Run(folder, manifest, bed, workers)
         measuring.measure(resumed=plan.resumed, max_seconds=max_seconds)
     except KeyboardInterrupt:

@@ -53,7 +53,7 @@ def checks() -> list[tuple[str, list[str]]]:
 
 def c_files() -> list[str]:
     """Return the lab's own C files."""
-    folders = (paths.DRIVE, paths.DIRECT_CP, paths.LAB / "tests" / "faults")
+    folders = (paths.DRIVE, paths.DIRECT_CP, paths.TURNS, paths.LAB / "tests")
     return [str(file) for folder in folders for file in sorted(folder.rglob("*.[ch]"))]
 
 

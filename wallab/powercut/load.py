@@ -91,19 +91,10 @@ class Load:
         asynchronous = number in ASYNCHRONOUS
         shapes = ASYNCHRONOUS_SHAPES if asynchronous else tuple(SHAPES)
         try:
-            with contextlib.closing(self._connect(asynchronous)) as connection:
+            commit = f"-c synchronous_commit={'off' if asynchronous else 'on'}"
+            with contextlib.closing(self._cluster.connection(30, commit)) as connection:
                 client = Client(number, connection, self.log, chance)
                 while not self._stop.is_set():
                     client.transact(chance.choice(shapes))
         except psycopg.Error as error:
             self._errors.append((time.monotonic_ns(), error))
-
-    def _connect(self, asynchronous: bool) -> psycopg.Connection[tuple[object, ...]]:
-        return psycopg.connect(
-            host=str(self._cluster.socket),
-            user="postgres",
-            dbname="postgres",
-            autocommit=True,
-            connect_timeout=30,
-            options=f"-c synchronous_commit={'off' if asynchronous else 'on'}",
-        )

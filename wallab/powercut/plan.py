@@ -9,7 +9,7 @@ from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
 from wallab.powercut.cutcell import CutCell
@@ -64,6 +64,8 @@ class PreparedCampaign(msgspec.Struct, frozen=True):
     """Lacks the methods, which the workers find out."""
     servers: dict[str, Path]
     """Variant -> its installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: CampaignRequest) -> CampaignPlan:
@@ -74,11 +76,14 @@ def planned(request: CampaignRequest) -> CampaignPlan:
 def prepare(plan: CampaignPlan) -> PreparedCampaign:
     """Build the servers that are missing, and describe the machine and the lab.
 
-    MachineError where this process may not make drives; LabError where a server cannot be built.
+    MachineError where this process may not make drives, or servers have no sandbox; LabError where
+    a server cannot be built.
     """
     rights.check()
     wanted = [(None, cell.variant) for cell in plan.cells]
     servers = builder.servers_of(wanted, plan.source, "auto")
+    guest = any(server.guest for server in servers.values())
+    kind = sandbox.kind(guest=guest)
     record = Campaign(
         name=plan.name,
         started=utc(),
@@ -92,11 +97,12 @@ def prepare(plan: CampaignPlan) -> PreparedCampaign:
         source=plan.source,
         builds={name: server.build for name, server in servers.items()},
         lab=provenance.lab_state() | {"files": checkout.files()},
-        machine=provenance.machine(),
+        machine=msgspec.structs.replace(provenance.machine(), sandbox=kind),
         drive_program=checkout.drive_program(),
         titles=provenance.titles({"variant": tuple(servers)}),
     )
-    return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedCampaign(record, trees, guest)
 
 
 def _new(request: CampaignRequest) -> CampaignPlan:

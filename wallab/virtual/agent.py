@@ -4,7 +4,6 @@ An order comes on a memory device, the answer goes out by the second serial line
 the machine stops at one instruction; a clone of it goes on there, and finds another order.
 """
 
-import contextlib
 import ctypes
 import fcntl
 import mmap
@@ -15,14 +14,14 @@ import termios
 import time
 import traceback
 import tty
-from collections.abc import Iterator
 from pathlib import Path
 
 from wallab.bench import provenance
 from wallab.bench.realbed import RealBed
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.virtual import devices, message
+from wallab.machine.confinement import Confinement
+from wallab.virtual import devices, message, speed
 from wallab.virtual.message import Answer, Order
 
 _SERVER = Path("/server")
@@ -107,26 +106,37 @@ class Agent:
     def answer(self, order: Order) -> Answer:
         """Do what is ordered."""
         time.sleep(order.wait_ns / 1e9)
-        with self._server():
-            if order.kind == "template":
-                return self._template(order)
+        self._show_server()
+        if order.kind == "sample":
+            self._slow_down(order.experiment.mips)
+        if order.kind != "template":
+            # The machine ends with the answer: to undo anything would only take time.
             return self._from_template(order)
+        try:
+            return self._template(order)
+        finally:
+            self._hide_server()
 
-    @contextlib.contextmanager
-    def _server(self) -> Iterator[None]:
+    def _show_server(self) -> None:
         _fresh(self._servers)
         self._outside.run("mount", "-t", "erofs", "-o", "ro", self._servers, _SERVER)
-        try:
-            yield
-        finally:
-            if self._bed:
-                self._bed.hide_servers()
-            self._outside.run("umount", _SERVER)
-            _fresh(self._servers)
+
+    def _hide_server(self) -> None:
+        if self._bed:
+            self._bed.hide_servers()
+        self._outside.run("umount", _SERVER)
+        _fresh(self._servers)
+
+    def _slow_down(self, mips: int) -> None:
+        """Let the sample have so many MIPS, and the drives, which run already, all of them."""
+        if (group := speed.limit(os.getpid(), mips)) is not None:
+            # A server whose memory is limited has a group, too, which must be one below.
+            self._outside.run("mount", "--bind", group, group.parent)
 
     def _template(self, order: Order) -> Answer:
         trees = {order.server: _SERVER / "tree"}
-        self._bed = RealBed(order.experiment, order.preset, order.cells, trees)
+        # The guest is the sandbox.
+        self._bed = RealBed(order.experiment, order.preset, order.cells, trees, Confinement())
         report = self._bed.open()
         if order.warm:
             self._bed.warm_up()
