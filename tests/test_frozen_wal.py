@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from wallab.machine import mounts, process
+from wallab.machine.confinement import Confinement
 from wallab.machine.ledger import Ledger
 from wallab.machine.loop import LoopDevice
 from wallab.servers.builder import Server
@@ -50,7 +51,7 @@ def cluster_on(server: Path, owned: Ledger, wal: Path) -> Iterator[Cluster]:
     home = owned.folder / "home"
     home.mkdir()
     process.own(home)
-    cluster = Cluster(home / "data", wal / "pg_wal", owned)
+    cluster = Cluster(home / "data", wal / "pg_wal", owned, Confinement())
     cluster.create(server, "--wal-segsize=1")
     cluster.start(server, {"autovacuum": "off", "checkpoint_timeout": "1h"})
     try:
