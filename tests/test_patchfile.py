@@ -75,6 +75,20 @@ def test_diff_between_two_folders(tmp_path: Path) -> None:
     assert diff.touched(diff.read(patch.text, ""), "") == [["src/x.c"]]
 
 
+def test_each_file_has_its_own_names() -> None:
+    """git names the files of a reversed diff backwards."""
+    renamed = (
+        "diff --git a/src/o b/src/n\nsimilarity index 100%\nrename from src/o\nrename to src/n\n"
+    )
+    last = f"diff --git a/src/y.c b/src/y.c\n{OTHER}"
+    files = diff.read(f"{DIFF}{renamed}{last}".encode(), "")
+    assert [sorted(names) for names in diff.touched(files, "")] == [
+        ["src/x.c"],
+        ["src/n", "src/o"],
+        ["src/y.c"],
+    ]
+
+
 def test_compressed_and_with_dos_line_ends(tmp_path: Path) -> None:
     packed = gzip.compress(DIFF.replace("\n", "\r\n").encode())
     (patch,) = patchfile.read(given(tmp_path, packed, "foo.patch.gz"))

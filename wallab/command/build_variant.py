@@ -67,8 +67,9 @@ def listing(catalog: series.Catalog) -> str:
     lines += [f"  {name:{width}}  {variant.about}" for name, variant in catalog.variant.items()]
     lines.append("Series (PostgreSQL majors):")
     for name, majors in catalog.series.items():
-        tested, expected = (", ".join(fit) or "none" for fit in (majors.tested, majors.expected))
-        lines.append(f"  {name}: tested with {tested}; expected to fit: {expected}")
+        fits = [("tested with", majors.tested), ("applies to and compiles on", majors.compiles)]
+        said = "; ".join(f"{how} {', '.join(which)}" for how, which in fits if which)
+        lines.append(f"  {name}: {said or 'not tried'}")
     if own := every():
         lines.append("Your own:")
         lines += [f"  {name:{width}}  {variant.about}" for name, variant in own.items()]

@@ -29,8 +29,8 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     tested: tuple[str, ...] = ()
     """Those of which the lab built every variant and ran its Perl tests on them."""
-    expected: tuple[str, ...] = ()
-    """Those that the patches should apply to."""
+    compiles: tuple[str, ...] = ()
+    """Those that every variant applies to and compiles on, no more."""
 
 
 class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

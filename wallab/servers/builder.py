@@ -295,7 +295,10 @@ class Builder:
                     scratch.remove(path)
 
     def _do(self, shop: Workshop, job: treejob.Job, stdin: BinaryIO | None = None) -> None:
-        """Do something to the tree, where it is; LabError or MachineError with the job's words."""
+        """Do something to the tree, where it is, and pass on what it says of that.
+
+        LabError or MachineError with the job's words, where it cannot.
+        """
         words = b""
         try:
             for line in shop.box.lines(
@@ -309,6 +312,8 @@ class Builder:
             if error.returncode == MachineError.exit_code:
                 raise MachineError(f"{text}; nothing was changed") from None
             raise LabError(text) from None
+        for told in foreign.printable(words.decode(errors="replace")).splitlines():
+            say(f"warning: {told}")
 
     def _run(
         self,
