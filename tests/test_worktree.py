@@ -3,6 +3,7 @@
 import difflib
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,10 @@ def test_other_words_of_git(
 def test_patches_that_cannot_be_read(tree: WorkTree) -> None:
     missing = Patch("p", tree.path.with_name("none.patch"))
     words = rf"^patch {missing.file}: No such file or directory$"
-    for act in (lambda: touched_files(missing), lambda: tree.apply([missing], "x")):
+    acts: list[Callable[[], object]] = [
+        lambda: touched_files(missing), lambda: tree.apply([missing], "x"),
+    ]  # fmt: skip
+    for act in acts:
         with pytest.raises(LabError, match=words):
             act()
     prose = patch(tree, "prose", "Dear all,\n")
