@@ -33,9 +33,11 @@ COPY wallab/__init__.py wallab/paths.py wallab/
 COPY wallab/machine/__init__.py wallab/machine/provision.py wallab/machine/
 COPY drive drive
 COPY direct_cp direct_cp
-RUN scripts/setup build drive && rm -rf /var/lib/apt/lists/* /root/.cache && mkdir -p /results
+RUN scripts/setup build drive filesystems && rm -rf /var/lib/apt/lists/* /root/.cache && mkdir -p /results
 COPY --from=cache /given/wal-lab /var/cache/wal-lab
 COPY . .
+# The kernel and the emulator of virtual machines.
+RUN scripts/setup virtual && rm -rf /var/lib/apt/lists/* /root/.cache
 # A major version, or a tarball in this folder.
 ARG SOURCE=18
 # Names of variants, or all.
@@ -67,6 +69,9 @@ RUN find build -type f \( -path '*/bin/*' -o -name '*.so*' \) \
     && mkdir -p /kept/opt \
     && find /var/cache/wal-lab/drive -name 'wal-drive' -path '*/drive/*/wal-drive' \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
+    && find /var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*' \
+        -exec cp -a --parents '{}' /kept \; \
+    && find /var/cache/wal-lab/turns -maxdepth 2 -name 'turns.so' -exec cp --parents '{}' /kept \; \
     && find /var/cache/wal-lab/direct_cp -type f -name direct_cp \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
     && cp -a /opt/wal-lab /kept/opt/
@@ -91,7 +96,7 @@ ENV LANG=C.UTF-8 \
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
         btrfs-progs e2fsprogs libfuse3-3 liblz4-1 libreadline8 liburing2 libzstd1 mount procps python3 \
-        xfsprogs zlib1g \
+        qemu-system-x86 xfsprogs zlib1g \
     && rm -rf /var/lib/apt/lists/* /usr/lib/*/libicu* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent \
         --shell /usr/sbin/nologin wallab \

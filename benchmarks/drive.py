@@ -23,7 +23,8 @@ import psutil
 from wallab.drives import simulated
 from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import MachineError
-from wallab.machine import mounts, provision
+from wallab.machine import mounts, provision, serversandbox
+from wallab.machine.confinement import Places
 from wallab.machine.ledger import Ledger
 from wallab.machine.loop import LoopDevice
 from wallab.record import driveprofile
@@ -179,9 +180,15 @@ def postgres(server: Path, gib: int, ledger: Ledger) -> None:
         drive.mount()
         drive.timing(True)
         drive.set_write_cache("on")
-        file = drive.mount_point / "pg_test_fsync"
-        out = subprocess.run([server / "bin" / "pg_test_fsync", "-s", "2", "-f", file], check=True,
-                             capture_output=True, text=True, timeout=600).stdout  # fmt: skip
+        file = drive.mount_point / "files" / "pg_test_fsync"
+        confinement = serversandbox.confinement(guest=True)
+        places = Places((file.parent,), (server,))
+        confinement.prepare(places)
+        command: list[str | Path] = [server / "bin" / "pg_test_fsync", "-s", "2", "-f", file]
+        with confinement.started(command, places, stdout=subprocess.PIPE) as child:
+            out = child.communicate(timeout=600)[0].decode()
+        if child.returncode:
+            raise MachineError(f"pg_test_fsync exited with {child.returncode}")
     rates: dict[str, float] = {}
     sizes = iter(("one", "two"))
     for part in out.split("Compare file sync methods using ")[1:3]:
@@ -215,7 +222,7 @@ def main() -> int:
         memory(ledger)
         if len(sys.argv) > 1:
             for gib in PARTITIONS_GIB:
-                postgres(Path(sys.argv[1]), gib, ledger)
+                postgres(Path(sys.argv[1]).absolute(), gib, ledger)
     except MachineError as error:
         print(f"drive: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Garbage for every reader: valid files, damaged at random, must be read or refused in words.
 
-usage: .venv/bin/python benchmarks/garbage.py [--count N] [--seed N] [--keep DIR] [KIND …]
+usage: .venv/bin/python benchmarks/garbage.py [--count N] [--seed N] [--keep DIR] [--write FILE]
+       [KIND …]
 
 Counted are inputs that were read, those refused with a LabError, and those that are faults: any
 other exception (a traceback, for whoever runs the command), and a reader that died of a signal or
@@ -35,23 +36,29 @@ from unittest import mock
 import msgspec
 
 from wallab import paths
-from wallab.drives import trace
+from wallab.drives import byhand, trace
+from wallab.drives.byhand import HandDrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
 from wallab.machine import ledger, running
+from wallab.machine.loop import Attached
+from wallab.machine.mounts import Mounted
 from wallab.powercut import campaign, conduct, display
 from wallab.powercut.cutrecord import RecordFile
 from wallab.progress import Work
 from wallab.record import driveprofile, manifest, matrix, ownvariant, reference, series
-from wallab.record.build import AppliedPatch
+from wallab.record.build import AppliedPatch, Build
+from wallab.record.manifest import BedReport
 from wallab.record.ownvariant import OwnPatch, OwnVariant
 from wallab.record.samples import SampleFile
 from wallab.results import tabulation
 from wallab.results.tabulation import KINDS
-from wallab.servers import checkresult, patchfile, source
+from wallab.servers import checkresult, patchfile, prebuilt, source
 from wallab.servers.checkresult import Check
 from wallab.servers.patching import Touched
 from wallab.servers.source import Source
+from wallab.virtual import template
+from wallab.virtual.message import Answer
 
 RUN = paths.LAB / "results" / "example-quick"
 CUTS = paths.LAB / "results" / "example-power-cuts-others"
@@ -73,7 +80,7 @@ class Reader(msgspec.Struct, frozen=True):
     place: str
     read: Callable[[Path], object]
     share: float = 1.0
-    """Of the inputs that others get: what makes whole reports takes its time."""
+    """Of the inputs that others get: what makes whole reports, or asks git, takes its time."""
 
 
 # --- valid files -----------------------------------------------------------------------------
@@ -175,6 +182,24 @@ def _read_checks(file: Path) -> object:
         return checkresult.load_all()
 
 
+def _read_origin(file: Path) -> object:
+    with _instead(paths, "BUILD", file.parents[2]):
+        return prebuilt.origin()
+
+
+def _read_template(file: Path) -> object:
+    (file.parent / "memory.sha256").write_text("0" * 64)
+    with _instead(template, "_folder", lambda recipe: file.parent):
+        return template.kept(mock.Mock())
+
+
+def _read_hand_drive(file: Path) -> object:
+    homes = dict.fromkeys(("WALLAB_RUNTIME", "WALLAB_STATE"), str(file.parents[1]))
+    with mock.patch.dict(os.environ, homes):
+        # What cannot be read is in the ledger, too, and told there.
+        return [drive.mount_point for drive in byhand.every()]
+
+
 def _tabulate(folder: Path) -> object:
     results = tabulation.results_of(folder)
     return [tabulation.content(results, kind) for kind in KINDS]
@@ -212,10 +237,20 @@ def readers() -> dict[str, Reader]:
     profiles = sorted((paths.DRIVE / "profiles").glob("*.toml"))
     own = OwnVariant("x", "stock", (OwnPatch("p", "1", "0", "s", "a", Path("p")),), "2026")
     check = Check("x", "18.6", "meson", (AppliedPatch("p", "0"),), "k", "2026", 1.0, 2, (), ())
+    build = Build("x", "18.6", "0", "tarball", (), "meson", (), "cc", {}, "k", 1.0, "2026")
+    measured = manifest.load(RUN)
+    answer = Answer(
+        report=BedReport(measured.templates, measured.mounts), machine=measured.machine,
+        methods=("fsync",), sample=SampleFile(RUN / "samples.jsonl").read()[0],
+    )  # fmt: skip
+    by_hand = HandDrive(
+        Mounted(Path("/mnt"), "xfs", Attached(Path("/dev/loop0"), "x", 1, "write back", 0)),
+        "ata-2005", 1 << 30, running.identify(os.getpid()), Path("/c"), Path("/f"),
+    )  # fmt: skip
     tarball = Source("tarball", Path("x.tar"), "18.6", "0" * 64, official=True)
     return {
-        "patch": Reader(_patches(), "x.patch", patchfile.read),
-        "mail": Reader(_mails(), "x.eml", patchfile.read),
+        "patch": Reader(_patches(), "x.patch", patchfile.read, 0.1),
+        "mail": Reader(_mails(), "x.eml", patchfile.read, 0.1),
         "manifest": Reader([plan], "manifest.json", lambda file: manifest.load(file.parent)),
         "samples": Reader([samples], "samples.jsonl", lambda file: SampleFile(file).read()),
         "campaign": Reader([(CUTS / "campaign.json").read_bytes()], "campaign.json",
@@ -234,6 +269,9 @@ def readers() -> dict[str, Reader]:
         "ledger": Reader([_ledger_record()], "1.json", _read_ledger),
         "variant": Reader([jsonfile.dumps(own)], "variants/x/variant.json", _read_variant),
         "check": Reader([jsonfile.dumps(check)], "checks/18.6/x/result.json", _read_checks),
+        "build": Reader([jsonfile.dumps(build)], "18.6/x/build.json", _read_origin),
+        "template": Reader([jsonfile.dumps(answer)], "template-0/answer.json", _read_template),
+        "hand drive": Reader([jsonfile.dumps(by_hand)], "drive-x/drive.json", _read_hand_drive),
         "source": Reader([jsonfile.dumps(tarball)], "18.json",
                          lambda file: jsonfile.read(file, Source, "remove it")),
         "touched": Reader([jsonfile.dumps(Touched(["a"], ["b"]))], "tree.touched.json",
@@ -447,6 +485,18 @@ def table(outcomes: dict[str, Counter[str]]) -> str:
     return "\n".join(lines)
 
 
+def markdown(outcomes: dict[str, Counter[str]], seed: int) -> str:
+    """Return the same as a table in Markdown."""
+    rows = [*outcomes.items(), ("all", sum(outcomes.values(), Counter()))]
+    lines = ["| kind of file | inputs | read | refused | faults |", "|---|---:|---:|---:|---:|"]
+    lines += [
+        f"| {kind} | {counted.total():,} | {counted['read']:,} | {counted['refused']:,} "
+        f"| {counted['fault']:,} |"
+        for kind, counted in rows
+    ]
+    return "\n".join((*lines, "", f"Seed {seed}: the same seed gives the same inputs.", ""))
+
+
 def main() -> int:
     """Read the command line, measure, print; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -457,6 +507,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of their damage (%(default)s)")
     parser.add_argument("--keep", type=Path, default=Path("garbage"), help="for inputs that are "
                         "faults (%(default)s)")  # fmt: skip
+    parser.add_argument("--write", type=Path, metavar="FILE", help="where the table goes, too")
     given = parser.parse_args()
     if unknown := [kind for kind in given.kind if kind not in readers()]:
         parser.error(f"no such kind: {unknown[0]}; there are {', '.join(readers())}")
@@ -467,6 +518,8 @@ def main() -> int:
         print(f"{number:8,} × {why}")
     if faults:
         print(f"their inputs are in {given.keep}")
+    if given.write:
+        given.write.write_text(markdown(outcomes, given.seed))
     return 1 if faults else 0
 
 

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from wallab.errors import LabError
-from wallab.machine import sandbox
+from wallab.machine import sandbox, scratch
 from wallab.servers import buildsystem, source
 from wallab.servers.builder import Builder
 from wallab.servers.source import Source
@@ -49,7 +49,7 @@ def build(source_tree: Source, system: str, kind: str, at: Path, warm: Path | No
         seconds = time.monotonic() - begun
         assert server.build.sandbox == kind, f"{server.build.sandbox} instead of {kind}"
         for tree in folder.glob("cache/trees/*/*"):
-            sandbox.remove(tree)
+            scratch.remove(tree)
     return seconds
 
 

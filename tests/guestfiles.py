@@ -4,15 +4,12 @@ The packages' files stay in the lab's cache; a guest needs a few MB of them.
 """
 
 import hashlib
-import lzma
-import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from wallab import paths
+from wallab.virtual import cpio, kernel
 
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "ata_piix", "virtio_scsi", "megaraid_sas", "sd_mod", "nvme",
@@ -23,88 +20,22 @@ MODULES = (
 STATE = "/run/state"
 """Where the lab in the guest keeps what must be undone; no reboot is survived there."""
 
-_SLOW = 1800
-"""Seconds that fetching a package may take."""
-
-
-class NotToBeHadError(Exception):
-    """The files cannot be fetched from here."""
-
-
-def _run(command: Sequence[str | Path], folder: Path) -> str:
-    try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_SLOW, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        message = str(getattr(error, "stderr", None) or error).strip()
-        raise NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {message[-300:]}") from None
-    return done.stdout
-
-
-def _download(folder: Path) -> None:
-    """Fetch the packages into the folder, and unpack them there."""
-    depends = _run(["apt-cache", "depends", "linux-image-amd64"], folder)
-    image = re.search(r"Depends: (linux-image-\S+)", depends)
-    if image is None:
-        raise NotToBeHadError("apt knows no linux-image-amd64")
-    _run(["apt-get", "-qq", "download", image[1], "busybox-static"], folder)
-    for package in folder.glob("*.deb"):
-        _run(["dpkg-deb", "--extract", package, folder], folder)
-
 
 def fetch() -> Path:
-    """Return the folder with vmlinuz, busybox, modules/NAME.ko and their order in `order`."""
+    """Return the folder with vmlinuz, busybox, modules/NAME.ko and their order in `order`.
+
+    NotToBeHad where they cannot be fetched.
+    """
     key = hashlib.sha256(" ".join(MODULES).encode()).hexdigest()[:16]
     kept = paths.cache() / "guest" / key
     if kept.exists():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix="partial-") as name:
-        unpacked, chosen = Path(name, "unpacked"), Path(name, "chosen")
-        unpacked.mkdir()
-        try:
-            _download(unpacked)
-        except NotToBeHadError:
-            _run(["apt-get", "-qq", "update"], unpacked)  # its lists are missing or old
-            _download(unpacked)
-        (chosen / "modules").mkdir(parents=True)
-        (kernel,) = unpacked.glob("boot/vmlinuz-*")
-        shutil.copyfile(kernel, chosen / "vmlinuz")
-        busybox = next(file for file in unpacked.rglob("bin/busybox") if not file.is_symlink())
-        shutil.copyfile(busybox, chosen / "busybox")
-        order = _copy_modules(unpacked, chosen / "modules")
-        (chosen / "order").write_text("\n".join(order) + "\n")
+        chosen = kernel.choose("linux-image-amd64", MODULES, Path(name))
         if not kept.exists():
             chosen.rename(kept)
     return kept
-
-
-def _copy_modules(unpacked: Path, target: Path) -> list[str]:
-    """Copy the modules and all that they depend on; return their names in order of loading."""
-    files = {file.name.split(".")[0].replace("-", "_"): file for file in unpacked.rglob("*.ko*")}
-    (listed,) = unpacked.rglob("modules.builtin")
-    builtin = {Path(line).stem.replace("-", "_") for line in listed.read_text().split()}
-    order: list[str] = []
-
-    def add(name: str) -> None:
-        if name in order or name in builtin:
-            return
-        if name not in files:
-            raise NotToBeHadError(f"Debian's kernel has no module {name}")
-        data = files[name].read_bytes()
-        if files[name].suffix == ".xz":
-            data = lzma.decompress(data)
-        depends = re.search(rb"\0depends=([^\0]*)\0", data)
-        for dependency in depends[1].decode().split(",") if depends else []:
-            if dependency:
-                add(dependency.replace("-", "_"))
-        (target / f"{name}.ko").write_bytes(data)
-        order.append(name)
-
-    for name in MODULES:
-        add(name)
-    return order
 
 
 def initramfs(files: Path, command: Sequence[str | Path]) -> bytes:
@@ -122,19 +53,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run LC_ALL=C.UTF-8
 export WALLAB_STATE={STATE}
 exec /busybox chroot /host {" ".join(map(str, command))}
 """
-    entries = [_entry(folder, 0o040755) for folder in ("dev", "host", "modules")]
-    entries.append(_entry("dev/console", 0o020600, device=(5, 1)))
-    entries.append(_entry("busybox", 0o100755, (files / "busybox").read_bytes()))
-    entries.append(_entry("init", 0o100755, script.encode()))
-    entries += [
-        _entry(f"modules/{name}.ko", 0o100644, (files / "modules" / f"{name}.ko").read_bytes())
-        for name in modules
-    ]
-    return b"".join([*entries, _entry("TRAILER!!!", 0)])
-
-
-def _entry(name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
-    """Return one file of an archive (Documentation/driver-api/early-userspace/buffer-format)."""
-    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
-    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+    contents: dict[str, bytes | None] = dict.fromkeys(("dev", "host", "modules"))
+    contents |= {"busybox": (files / "busybox").read_bytes(), "init": script.encode()}
+    for name in modules:
+        contents[f"modules/{name}.ko"] = (files / "modules" / f"{name}.ko").read_bytes()
+    return cpio.archive(contents)

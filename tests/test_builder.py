@@ -5,13 +5,16 @@ import json
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from wallab import paths
 from wallab.errors import LabError
 from wallab.record import series
-from wallab.servers import builder, buildsystem
+from wallab.record.series import Series
+from wallab.servers import builder, buildsystem, patches
 from wallab.servers.builder import Builder, Server
 from wallab.servers.patches import Patch, patches_of, series_for
 from wallab.servers.source import Source
@@ -110,9 +113,19 @@ def test_meson_of_a_version_without_it() -> None:
     assert buildsystem.choose("auto", Source("tarball", Path("x"), "18.6", "0")).name == "meson"
 
 
-def test_source_without_a_series() -> None:
-    with pytest.raises(LabError, match="no series for PostgreSQL 9"):
-        series_for(series.read(), Source("tarball", Path("x"), "9.6.1", "0"))
+@pytest.mark.parametrize(("version", "nearest"), [("9.6.1", min), ("14.20", min), ("20devel", max)])
+def test_source_without_a_series_gets_the_nearest(
+    version: str, nearest: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     catalog = series.read()
-    newest = max(catalog.series, key=int)
-    assert series_for(catalog, Source("git", Path("x"), "20devel", "0")) == newest
+    source = Source("tarball", Path("x"), version, "0")
+    patches._warn.cache_clear()
+    names = {series_for(catalog, source) for _ in range(2)}
+    assert names == {nearest(catalog.series, key=int)}
+    assert capsys.readouterr().err.count(f"on PostgreSQL {source.major}; taking") == 1
+
+
+def test_series_between_two() -> None:
+    catalog = msgspec.structs.replace(series.read(), series={"15": Series(), "19": Series()})
+    assert series_for(catalog, Source("tarball", Path("x"), "16.1", "0")) == "15"
+    assert series_for(catalog, Source("tarball", Path("x"), "17.1", "0")) == "19"

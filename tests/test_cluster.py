@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 from wallab.machine import process
+from wallab.machine.confinement import Confinement
 from wallab.servers.cluster import Cluster
 
 LOG = """\
@@ -23,7 +24,9 @@ def test_complaints_are_what_tells_of_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "own", lambda path: None)
-    cluster = Cluster(tmp_path / "data", tmp_path / "wal", mock.Mock(folder=tmp_path))
+    cluster = Cluster(
+        tmp_path / "data", tmp_path / "wal", mock.Mock(folder=tmp_path), Confinement()
+    )
     cluster.log.write_text(LOG)
     complaints = cluster.complaints().split("; ")
     assert [complaint.split()[0] for complaint in complaints] == ["PANIC:", "LOG:"]

@@ -111,6 +111,10 @@ def test_compose_gives_the_same_rights() -> None:
     assert "service: lab" in services()["patched"]
 
 
+def test_what_was_patched_has_no_network_in_compose() -> None:
+    assert "network_mode: none" in services()["patched"]
+
+
 def test_what_builds_in_compose_has_no_rights() -> None:
     given = services()["builder"]
     assert "network_mode: none" in given
@@ -132,7 +136,8 @@ def test_command_of_the_builder_keeps_its_servers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WALLAB_IMAGE", "lab")
     assert container.command().endswith(f'-v "$PWD/results:{paths.RESULTS}" wal-lab')
     monkeypatch.setenv("WALLAB_IMAGE", "builder")
-    assert container.command().endswith(f" -v wal-lab:{paths.BUILD} wal-lab:builder")
+    words = f" -v wal-lab:{paths.BUILD} --network none wal-lab:builder"
+    assert container.command().endswith(words)
 
 
 @pytest.fixture
@@ -179,9 +184,17 @@ def test_image_names_what_it_lacks() -> None:
 def test_image_has_what_drives_take() -> None:
     """Programs of the setup's list, but for compilers and headers, are in the last stage too."""
     compiling = {"gcc", "meson", "ninja", "pkg-config"}
-    for package, probe in provision.PACKAGES["drive"].items():
+    groups = ("drive", "filesystems", "virtual")
+    wanted = {name: probe for group in groups for name, probe in provision.PACKAGES[group].items()}
+    for package, probe in wanted.items():
         if probe not in compiling:
             assert re.search(rf"\s{re.escape(package)}\s", stages()["lab"]), package
+
+
+def test_image_has_the_kernel_of_virtual_machines() -> None:
+    """Fetched where apt's lists are, and taken along."""
+    assert "scripts/setup virtual" in stages()["builder"]
+    assert "/var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*'" in stages()["pruned"]
 
 
 def test_every_builder_knows_the_instructions() -> None:

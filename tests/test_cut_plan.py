@@ -1,5 +1,6 @@
 """What a new or a resumed campaign is, decided without a command line, a server or a drive."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from wallab import paths
 from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.powercut import campaign
 from wallab.powercut.controls import CONTROLS
 from wallab.powercut.plan import CampaignPlan, CampaignRequest, planned, prepare
@@ -65,6 +66,23 @@ def test_cells_fit_all_conditions() -> None:
     assert {cell.variant for cell in plan.controls} == {"committed"}
 
 
+def test_reload_is_cut_for_every_pair_of_methods() -> None:
+    few = ("variant=stock", "write_cache=on", "filesystem=xfs")
+    plan = planned(CampaignRequest(cells=few, load="reload"))
+    experiment = matrix.find(matrix.read(), "thread")
+    methods = set(experiment.axes["sync"]) - {"fsync=false"}
+    assert {(cell.sync, cell.to) for cell in plan.cells} == set(itertools.permutations(methods, 2))
+    assert {cell.load for cell in plan.cells} == {"reload"}
+    assert all(cell.honest for cell in plan.cells)
+    # What must lose does so without a reload.
+    assert {(cell.load, cell.to) for cell in plan.controls} == {("transactions", "")}
+    one = (*few, "sync=fdatasync", "to=open_sync,fsync")
+    plan = planned(CampaignRequest(cells=one, load="standby"))
+    assert [cell.name for cell in plan.cells] == [
+        "standby stock on fdatasync-to-open_sync xfs", "standby stock on fdatasync-to-fsync xfs",
+    ]  # fmt: skip
+
+
 def test_variants() -> None:
     plan = planned(CampaignRequest(cells=FEW, variants=("both",)))
     assert {cell.variant for cell in (*plan.cells, *plan.controls)} == {"both"}
@@ -105,6 +123,10 @@ def test_source_is_the_experiments_unless_one_is_named(monkeypatch: pytest.Monke
         (CampaignRequest(experiment="smp"), "has no axis 'variant', so there is nothing to cut"),
         (CampaignRequest(cells=("sync=slow",)), "no sync “slow”"),
         (CampaignRequest(cells=("colour=red",)), "expected AXIS=VALUE"),
+        (CampaignRequest(cells=("to=open_sync",)), "expected AXIS=VALUE.*filesystem$"),
+        (CampaignRequest(cells=("sync=fsync=false",), load="reload"), "no sync “fsync=false”"),
+        (CampaignRequest(cells=("sync=fsync", "to=fsync"), load="reload"), "that differ"),
+        (CampaignRequest(load="reload", fault="wal-full"), "--load reload goes with --fault power"),
         (CampaignRequest(variants=("bath",)), "variant.*“bath”"),
         (CampaignRequest(output=Path("/etc")), "is there already"),
         (CampaignRequest(resume="/etc"), "no campaign of power cuts"),
@@ -134,6 +156,7 @@ def test_drives_whose_power_cannot_be_cut(wal: str, tmp_path: Path) -> None:
         {},
         {"cells": FEW, "variants": ("both",), "cuts": 7, "seed": 5},
         {"fault": "kill-backend", "source": "/srv/pg"},
+        {"load": "standby", "cells": ("to=fdatasync,open_sync",)},
     ],
 )
 def test_resumed_campaign_is_planned_as_it_was(asked: dict[str, Any]) -> None:
@@ -155,6 +178,7 @@ def test_resumed_campaign_may_have_more_cuts() -> None:
         {"seed": 0},
         {"source": "18"},
         {"fault": "power"},
+        {"load": "transactions"},
         {"output": Path("elsewhere")},
         {"experiment": "thread-2005"},
     ],
@@ -168,7 +192,7 @@ def test_options_may_not_change_a_campaign(asked: dict[str, Any]) -> None:
 
 def test_every_option_is_decided_on_where_a_campaign_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: the profiles are compared later."""
-    above = {"experiment", "cuts", "cells", "variants", "seed", "source", "fault", "output"}
+    above = {"experiment", "cuts", "cells", "variants", "seed", "source", "fault", "load", "output"}
     assert {*CampaignRequest.__struct_fields__} == above | {"resume", "matrix"}
 
 
@@ -181,6 +205,7 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(sandbox, "kind", lambda *, guest: "bwrap" if guest else "none")
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     plan = planned(CampaignRequest(cells=FEW, variants=("both",), source="17", cuts=5, seed=3))
@@ -189,7 +214,9 @@ def test_prepared_campaign_has_all_that_it_was_asked_for(monkeypatch: pytest.Mon
     for field in set(CampaignPlan.__struct_fields__) - {"folder", "resumed"}:
         assert getattr(prepared.campaign, field) == getattr(plan, field), field
     assert prepared.campaign.source == "17"
-    assert prepared.campaign.machine == provenance.machine()
+    machine = msgspec.structs.replace(provenance.machine(), sandbox="bwrap")
+    assert prepared.campaign.machine == machine
+    assert prepared.guest
     assert prepared.campaign.lab == provenance.lab_state() | {"files": "code"}
     assert prepared.campaign.drive_program == "program"
     assert prepared.servers == {"both": Path("/at/both")}

@@ -34,8 +34,9 @@ def another(value: Any) -> Any:
 
 
 VIRTUAL = VirtualMachine(
-    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", turns="t", options=(),
-    kernel="6.1", kernel_sha256="02", first_sha256="03", root_sha256="04", servers={}, templates={},
+    mips=1000, memory_mb=(1024,), emulator="QEMU", emulator_sha256="01", turns="t",
+    firmware_sha256="02", options=(), kernel="6.1", kernel_sha256="02", first_sha256="03",
+    root_sha256="04", servers={}, templates={},
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ OF_THE_SESSION = {
     # How tables of the run write what it measured.
     "titles", "direct",
     # Found out by the test bed: the run compares them when that is open.
-    "methods",
+    "methods", "template_memory",
     # What the machine lacks may be there now, and is measured then.
     "not_applicable",
 }  # fmt: skip
@@ -111,10 +112,13 @@ def test_field_of_the_preset(field: str) -> None:
 @pytest.mark.parametrize("field", Machine.__struct_fields__)
 def test_field_of_the_machine(field: str) -> None:
     before = msgspec.structs.replace(
-        EXAMPLE, machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"})
+        EXAMPLE,
+        machine=msgspec.structs.replace(EXAMPLE.machine, tuning={"SMT": "on"}, sandbox="bwrap"),
     )
     now = msgspec.structs.replace(before, machine=with_another(before.machine, field))
-    named = {"kernel": "kernel", "tuning": "kernel setting SMT"}.get(field, "machine")
+    named = {
+        "kernel": "kernel", "tuning": "kernel setting SMT", "sandbox": "the servers' sandbox",
+    }.get(field, "machine")  # fmt: skip
     assert difference.of_resumed(before, now) == [named]
 
 
@@ -182,3 +186,26 @@ def test_runs_with_other_orders_of_cells_compare() -> None:
 )
 def test_way_back_to_the_lab(old: str, new: str, words: str) -> None:
     assert difference.way_back({"commit": old}, {"commit": new}) == words
+
+
+def memories(old: int, new: int) -> list[str]:
+    """What is named where the machine had so much memory, kB, and has so much now."""
+    before = msgspec.structs.replace(EXAMPLE.machine, memory_kb=old)
+    return difference.of_machines(before, msgspec.structs.replace(before, memory_kb=new))
+
+
+def test_a_little_more_or_less_memory_is_the_same() -> None:
+    assert memories(100_000, 100_999) == memories(100_000, 99_001) == []
+    assert memories(100_000, 101_000) == memories(100_000, 99_000) == ["machine"]
+    assert memories(1_000, 50_000) == ["machine"]
+
+
+def test_settings_that_were_not_noted_are_not_named() -> None:
+    before = msgspec.structs.replace(EXAMPLE.machine, tuning={})
+    now = msgspec.structs.replace(before, tuning={"SMT": "on"})
+    assert difference.of_machines(before, now) == []
+    assert difference.of_machines(now, before) == ["kernel setting SMT"]
+
+
+def test_no_way_back_to_a_lab_that_was_not_noted() -> None:
+    assert difference.way_back({}, {"commit": "def"}) == ""

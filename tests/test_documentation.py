@@ -105,6 +105,9 @@ def test_every_script_is_shown() -> None:
         "scripts/run-matrix --variants stock,nosuch",
         "scripts/power-cut --cells sync=nosuch",
         "scripts/power-cut --fault nosuch",
+        "scripts/reproduce",
+        "scripts/reproduce latest --samples 0",
+        "scripts/run-matrix --machine virtual --mips 1001",
         "scripts/tabulate",
         "scripts/tabulate RUN --format nosuch",
         "scripts/tabulate results/nosuch",
@@ -134,7 +137,8 @@ def test_a_wrong_line_is_seen(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["build-variant", "drive", "figures", "power-cut", "run-matrix", "tabulate"]
+    "script",
+    ["build-variant", "drive", "figures", "power-cut", "reproduce", "run-matrix", "tabulate"],
 )
 def test_help(script: str) -> None:
     check(f"scripts/{script} --help")

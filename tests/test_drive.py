@@ -31,6 +31,18 @@ def test_under_a_file_system(drive_build: Path) -> None:
     meson_test(drive_build, "stack")
 
 
+def test_a_test_that_skips_itself_is_skipped(tmp_path: Path) -> None:
+    """To meson that is a success."""
+    (tmp_path / "meson.build").write_text(
+        "project('skipping')\ntest('cannot', find_program('sh'), "
+        "args: ['-c', 'echo skipped: not root; exit 77'])\n"
+    )
+    build = tmp_path / "build"
+    subprocess.run(["meson", "setup", build, tmp_path], check=True, capture_output=True)
+    with pytest.raises(pytest.skip.Exception, match="not root"):
+        meson_test(build)
+
+
 def test_parameters_are_strict(drive_build: Path, tmp_path: Path) -> None:
     program = drive_build / "wal-drive"
     for setting in ("rpm=0", "rpm=fast", "nosuch=1"):

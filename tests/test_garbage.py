@@ -5,6 +5,7 @@ import json
 import tomllib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,8 @@ from wallab.servers import checkresult, debian, prebuilt, source
 from wallab.servers.checkresult import Check
 from wallab.servers.patching import Touched, WorkTree
 from wallab.servers.source import Source
+from wallab.virtual import template
+from wallab.virtual.message import Answer
 
 RUN = paths.LAB / "results" / "example-quick"
 EXAMPLE = RUN / "samples.jsonl"
@@ -227,6 +230,11 @@ VARIANT = b'[variant.v]\ntitle = "v"\nabout = ""\npatches = []\n'
         (VARIANT + b"[series.master]\ntested = []\n", "series.master: expected a major version"),
         (VARIANT + "[series.“18”]\n".encode(), "x.toml: "),
         (VARIANT + "[series.'\u0661']\n".encode(), "expected a major version"),
+        (
+            VARIANT.replace(b"[]", b'["' + b"x" * 300 + b'"]') + b"[series.18]\n",
+            f"variant.v.patches: “{'x' * 40}” is no name of a patch",
+        ),
+        (VARIANT.replace(b"[]", b'["../x"]') + b"[series.18]\n", "“../x” is no name of a patch"),
         (VARIANT + b"[series]\n", "series: expected a table series.NAME"),
         (b"[variant]\n[series.18]\n", "variant: expected a table variant.NAME"),
         (VARIANT, "missing required field `series`"),
@@ -304,6 +312,23 @@ def test_damaged_record(
     file, read, content = record(kind, tmp_path, monkeypatch)
     assert refusal(read, file, content) == ""
     assert refusal(read, file, damage)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[]", b'{"methods": 3}', b"[" * 100_000])
+def test_damaged_template_of_virtual_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    monkeypatch.setenv("WALLAB_CACHE", str(tmp_path))
+    recipe = mock.Mock(sha256="0123456789abcdef" * 4)
+    assert template.kept(recipe) is None
+    file = tmp_path / "virtual" / "template-0123456789abcdef" / "answer.json"
+    file.parent.mkdir(parents=True)
+    (file.parent / "memory.sha256").write_text("0" * 64)
+    assert "is made anew" in refusal(lambda _: template.kept(recipe), file, damage)
+    jsonfile.save(file, Answer(methods=("fsync",)))
+    found = template.kept(recipe)
+    assert found is not None
+    assert found.answer.methods == ("fsync",)
 
 
 @modest
@@ -439,6 +464,7 @@ def test_reference_mangled(tmp_path: Path, content: str) -> None:
         (("experiment", "column"), "colour", "experiment.rows: expected every axis but the colu"),
         (("experiment", "workload"), "idle", "experiment.workload: unknown “idle”; expected tpcb"),
         (("experiment", "reference"), "../x", "experiment.reference: there is no "),
+        (("experiment", "reference"), "x" * 300, "experiment.reference: there is no "),
         (("drives", "wal", "units"), "x", "drives.wal.units: expected a number from 1, got “x”"),
         (("machine", "memory_kb"), -1, "Expected `int` >= 0 - at `$.machine.memory_kb`"),
     ],

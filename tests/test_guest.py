@@ -18,6 +18,7 @@ from guest import Guest, GuestError
 
 from wallab.drives import simulated
 from wallab.drives.control import DriveControl
+from wallab.virtual.packages import NotToBeHad
 
 pytestmark = pytest.mark.stack
 
@@ -86,7 +87,7 @@ def bench(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Be
             pytest.skip(f"no {program}")
     try:
         files = guestfiles.fetch()
-    except guestfiles.NotToBeHadError as error:
+    except NotToBeHad as error:
         pytest.skip(f"no kernel for a guest: {error}")
     folder = tmp_path_factory.mktemp("guest")
     with contextlib.ExitStack() as stack:

@@ -20,6 +20,7 @@ from wallab.record import manifest
 from wallab.record.samples import SAMPLES, SampleFile
 from wallab.servers.builder import Server
 from wallab.servers.source import Source
+from wallab.virtual import rootfs
 
 pytestmark = [
     pytest.mark.stack,
@@ -256,6 +257,33 @@ def test_directory_takes_no_rights(image: Image, shared: Path) -> None:
     belongs(shared / "results", (12345, 12346))
 
 
+def test_virtual_time_takes_no_rights(
+    image: Image, shared: Path, servers: dict[str, Server]
+) -> None:
+    """Not even those that an engine gives to every container; and it is the same twice."""
+    command: tuple[str | Path, ...] = (
+        "run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml",
+        "--machine", "virtual", "--seed", "7",
+    )  # fmt: skip
+    nothing = ("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+    os.chown(shared / "results", 0, 0)
+    result = image.run(*nothing, *volumes(shared), command=command)
+    assert result.returncode == 0, result.stderr
+    (folder,) = (shared / "results").iterdir()
+    samples = SampleFile(folder / SAMPLES).read()
+    assert [sample.state for sample in samples] == ["measured"] * 3
+    assert "virtual" in result.stdout
+    again = image.run(*nothing, *volumes(shared), command=("reproduce", "latest"))
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert again.stdout.count(": the same ") == 3
+    # In another folder, and without symbols there: to a guest it is the server of here.
+    known = manifest.load(folder)
+    assert known.virtual is not None
+    for name, digest in known.virtual.servers.items():
+        if known.builds[name].key == servers[name].build.key:
+            assert rootfs.server(servers[name].path).sha256 == digest, name
+
+
 def wait_for_samples(shared: Path, runs: Callable[[], bool]) -> None:
     """Wait until the container measures; or no longer than it runs."""
     deadline = time.monotonic() + 600
@@ -351,8 +379,9 @@ def test_own_patch_is_built_and_measured(builder_image: Image, shared: Path) -> 
         assert "foo: PostgreSQL 18" in built.stdout
         command = ("run-matrix", "tiny", "--preset", "smoke", "--matrix", "/matrix.toml")
         result = builder_image.run(
-            *RIGHTS, *kept, *volumes(shared), command=(*command, "--variants", "stock,foo")
-        )
+            *RIGHTS, "--network", "none", *kept, *volumes(shared),
+            command=(*command, "--variants", "stock,foo"),
+        )  # fmt: skip
         assert result.returncode == 0, result.stderr
     finally:
         builder_image.engine.call("volume", "rm", "--force", volume)

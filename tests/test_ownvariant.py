@@ -8,18 +8,22 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 from wallab import paths
+from wallab.command import build_variant
 from wallab.errors import LabError
 from wallab.record import matrix, series
 from wallab.record.build import Build
 from wallab.record.ownvariant import OwnVariant, find, folder
 from wallab.servers import checkresult, ownvariant, source
-from wallab.servers.builder import Server
+from wallab.servers.builder import Builder, Server
 from wallab.servers.patches import Patch, patches_of
 from wallab.servers.patching import WorkTree
 from wallab.servers.source import Source
+from wallab.servers.suite import refuse_unknown
 
 NAME = f"own-{os.getpid()}"
 PROGRAM = "src/bin/pg_test_fsync/pg_test_fsync.c"
@@ -129,6 +133,7 @@ def test_from_patches_to_cells(tree18: Path, servers: dict[str, Server], tmp_pat
         (["--remove", "both"], "no such variant of your own"),
         (["--remove", "x/../y"], "no such variant of your own"),
         (["both", "--suite", "regress"], "add --check"),
+        (["both", "--check", "--suite", "nosuch"], "--suite nosuch: the tree has no tests nosuch/"),
     ],
 )
 def test_refusals(arguments: list[str], message: str) -> None:
@@ -137,6 +142,83 @@ def test_refusals(arguments: list[str], message: str) -> None:
     assert message in errors
     assert "Traceback" not in errors
     assert find("x") is None
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path) -> Path:
+    """A folder that is a PostgreSQL source by its configure alone, with a suite of tests."""
+    tree = tmp_path / "tree"
+    (tree / "src/bin/x/t").mkdir(parents=True)
+    (tree / "src/bin/x/t/001_x.pl").touch()
+    (tree / "src/bin/x/t/lib/").mkdir()
+    (tree / "src/bin/x/t/lib/y.pl").touch()
+    (tree / "configure").write_text("# PostgreSQL 18.6\nPACKAGE_VERSION='18.6'\n")
+    return tree
+
+
+@pytest.mark.parametrize("suite", ["nosuch", "src/bin/nosuch", "src/bin", "src/bin/x/t/lib", "/"])
+@pytest.mark.usefixtures("build")
+def test_suite_that_there_is_not_is_refused_before_anything_is_built(
+    suite: str, small_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Builder, "build")
+    arguments = ["stock", "--source", str(small_tree), "--check", "--suite", "src/bin/x"]
+    with pytest.raises(LabError, match=f"--suite {suite}: the tree has no tests"):
+        build_variant.command.main([*arguments, "--suite", suite], standalone_mode=False)
+
+
+def test_suite_that_a_patch_adds_is_there(small_tree: Path, tmp_path: Path) -> None:
+    adds = tmp_path / "x.patch"
+    adds.write_text("--- /dev/null\n+++ b/src/test/mine/t/001_a.pl\n@@ -0,0 +1 @@\n+1;\n")
+    suites = ("src/test/mine", "regress", "methods", "src/bin/x/")
+    tree = source.resolve(str(small_tree))
+    refuse_unknown(suites, tree, [[Patch("x", adds)]])
+    with pytest.raises(LabError, match="no tests src/test/mine/t"):
+        refuse_unknown(suites, tree, [[Patch("x", adds)], []])
+
+
+@pytest.mark.usefixtures("build")
+def test_variant_remembers_what_it_was_made_of(
+    small_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[str, Path]] = []
+
+    def build(maker: Builder, variants: dict[str, list[Patch]]) -> list[Server]:
+        (name,) = variants
+        built.append((name, maker.source.location))
+        made = Build(name, "18.6", "0", "directory", (), "meson", (), "cc", {}, "k", 1.0, "2026")
+        return [Server(tmp_path / "server", made, fresh=True)]
+
+    def said(*arguments: str | Path) -> str:
+        result = CliRunner().invoke(build_variant.command, list(map(str, arguments)))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    monkeypatch.setattr(Builder, "build", build)
+    monkeypatch.chdir(tmp_path)
+    new = ("--patch", a_patch(tmp_path), "--name")
+    assert f"source {small_tree})" in said(*new, "mine", "--source", "tree")
+    # From anywhere, and without being named again; by what stands on it, too.
+    monkeypatch.chdir("/")
+    assert f"source {small_tree})" in said("mine")
+    assert f"source {small_tree})" in said(*new, "further", "--on", "mine")
+    assert said("mine", "--source", "18").count(str(small_tree)) == 1
+    assert [(name, folder == small_tree) for name, folder in built] == [
+        ("mine", True), ("mine", True), ("further", True), ("mine", False),
+    ]  # fmt: skip
+    said(*new, "other")
+    listed = said("--list")
+    assert f"mine          on stock of source {small_tree}: x" in listed
+    assert f"further       on mine of source {small_tree}: x" in listed
+    assert "other         on stock of source 18: x" in listed
+
+
+def test_source_is_remembered_by_a_name_that_is_good_anywhere() -> None:
+    tree = Source("directory", Path("/srv/pg"), "18.6", "0")
+    assert source.recorded("../pg", tree) == "/srv/pg"
+    clone = msgspec.structs.replace(tree, kind="git")
+    assert source.recorded("../pg@a@b", clone) == "/srv/pg@b"
+    assert source.recorded("18", msgspec.structs.replace(tree, kind="tarball")) == "18"
 
 
 def test_unknown_variant_for_the_matrix() -> None:

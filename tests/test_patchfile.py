@@ -75,6 +75,20 @@ def test_diff_between_two_folders(tmp_path: Path) -> None:
     assert diff.touched(diff.read(patch.text, ""), "") == [["src/x.c"]]
 
 
+def test_each_file_has_its_own_names() -> None:
+    """git names the files of a reversed diff backwards."""
+    renamed = (
+        "diff --git a/src/o b/src/n\nsimilarity index 100%\nrename from src/o\nrename to src/n\n"
+    )
+    last = f"diff --git a/src/y.c b/src/y.c\n{OTHER}"
+    files = diff.read(f"{DIFF}{renamed}{last}".encode(), "")
+    assert [sorted(names) for names in diff.touched(files, "")] == [
+        ["src/x.c"],
+        ["src/n", "src/o"],
+        ["src/y.c"],
+    ]
+
+
 def test_compressed_and_with_dos_line_ends(tmp_path: Path) -> None:
     packed = gzip.compress(DIFF.replace("\n", "\r\n").encode())
     (patch,) = patchfile.read(given(tmp_path, packed, "foo.patch.gz"))
@@ -145,6 +159,12 @@ def test_thread_with_several_versions_is_refused(tmp_path: Path) -> None:
 def test_file_that_comes_up_again_begins_another_patch(tmp_path: Path) -> None:
     patches = patchfile.read(given(tmp_path, DIFF + OTHER + DIFF, "all.diff"))
     assert [(p.name, p.text.decode()) for p in patches] == [("all", DIFF + OTHER), ("all-2", DIFF)]
+
+
+def test_file_that_comes_up_again_among_others(tmp_path: Path) -> None:
+    """Each file is told by its own name, whatever comes before or after it."""
+    patches = patchfile.read(given(tmp_path, DIFF + OTHER + OTHER, "all.diff"))
+    assert [p.text.decode() for p in patches] == [DIFF + OTHER, OTHER]
 
 
 def test_what_looks_like_a_header_inside_a_hunk_is_none() -> None:

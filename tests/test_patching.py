@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 import shutil
 from pathlib import Path
 
@@ -24,21 +25,30 @@ def tree(tree18: Path, tmp_path_factory: pytest.TempPathFactory) -> WorkTree:
     return WorkTree(path)
 
 
-@pytest.fixture(scope="module", params=["18", "17", "15"])
+@pytest.fixture(scope="module", params=sorted(series.read().series, reverse=True))
 def series_tree(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, WorkTree]:
-    """A series, and a tree of the major that it is written for; 17 and 15 only if fetched."""
+    """A series, and a tree of the major that it is written for.
+
+    18 is fetched, 17 and 15 are taken where they were fetched before; trees that Debian does not
+    have are named, as a path like $PATH, by WALLAB_TEST_SOURCES.
+    """
     major = str(request.param)
     if major == "18":
         return major, request.getfixturevalue("tree")
-    if not (paths.cache() / "sources" / f"{major}.json").exists():
+    named = [source.resolve(name) for name in os.environ.get("WALLAB_TEST_SOURCES", "").split(":")
+             if name]  # fmt: skip
+    chosen = next((tree for tree in named if str(tree.major) == major), None)
+    if chosen is None and (paths.cache() / "sources" / f"{major}.json").exists():
+        chosen = source.resolve(major)
+    if chosen is None:
         pytest.skip(
-            f"the cache has no source of PostgreSQL {major}; "
-            f"“scripts/build-variant stock --source {major}” would fetch it"
+            f"no source of PostgreSQL {major}: “scripts/build-variant stock --source {major}” "
+            "would fetch it where Debian has it; else name one in WALLAB_TEST_SOURCES"
         )
     path = tmp_path_factory.mktemp(f"series-{major}") / "src"
-    source.unpack(source.resolve(major), path)
+    source.unpack(chosen, path)
     return major, WorkTree(path)
 
 
@@ -145,6 +155,54 @@ def test_patch_that_does_not_apply(tree: WorkTree, tree18: Path, tmp_path: Path)
     message = str(refusal.value)
     for part in ("foo", str(bad), "xlog.c, hunk 1", "PostgreSQL 18 (the tree)", "baseline applied"):
         assert part in message
+    assert content(tree.path) == content(tree18)
+
+
+def test_all_patches_that_do_not_apply_are_named(
+    tree: WorkTree, tree18: Path, tmp_path: Path
+) -> None:
+    """What stands on one of them is judged by itself: its other files are there."""
+    text = "--- a/{0}\n+++ b/{0}\n@@ -1,3 +1,3 @@\n{1}\n-{2}\n+{3}\n \n"
+    title, old, *_ = (tree18 / "COPYRIGHT").read_text().splitlines()
+    hunk = (f" {title}", old)
+    first = tmp_path / "first.patch"
+    first.write_text(
+        text.format("COPYRIGHT", *hunk, "changed") + text.format("HISTORY", " no", "such", "line")
+    )
+    second = tmp_path / "second.patch"
+    second.write_text(text.format("COPYRIGHT", hunk[0], "changed", "again"))
+    third = tmp_path / "third.patch"
+    third.write_text(text.format("COPYRIGHT", " no", "such", "line"))
+    wanted = [Patch(file.stem, file) for file in (first, second, third)]
+    with pytest.raises(LabError) as refusal:
+        tree.apply(wanted, "18")
+    lines = str(refusal.value).splitlines()
+    assert [line.split()[1] for line in lines] == ["first", "third"]
+    assert "HISTORY, hunk 1" in lines[0]
+    assert "COPYRIGHT, hunk 1" in lines[1]
+    assert content(tree.path) == content(tree18)
+
+
+def test_documentation_that_does_not_apply_is_left_out(
+    tree: WorkTree, tree18: Path, tmp_path: Path
+) -> None:
+    """A neighbour's change of a page keeps nobody from the server; code that fails does."""
+    page = "doc/src/sgml/wal.sgml"
+    good = patch("reload-sync").file.read_text()
+    bad = tmp_path / "bad.patch"
+    line = next(line for line in good.splitlines() if line.startswith("-   WAL data to disk and"))
+    bad.write_text(good.replace(line, f"{line} there"))
+    (said,) = tree.apply([Patch("bad", bad), patch("baseline")], "18")
+    for part in ("documentation of patch bad", f"{page}, hunk 1", "is left out"):
+        assert part in said
+    changed = {
+        str(file.relative_to(tree18))
+        for folder in ("doc/src/sgml", "src/backend/access/transam")
+        for file in (tree18 / folder).iterdir()
+        if file.is_file() and file.read_bytes() != (tree.path / folder / file.name).read_bytes()
+    }
+    assert changed == {"src/backend/access/transam/xlog.c", page}  # baseline's own words apply
+    tree.restore()
     assert content(tree.path) == content(tree18)
 
 

@@ -6,6 +6,7 @@ name another folder of installed variants than PostgreSQL 18's, such as build/17
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,11 +17,16 @@ import pytest
 
 from wallab import paths
 from wallab.machine import process
-from wallab.servers.builder import Server
+from wallab.record import series
+from wallab.servers import buildsystem
+from wallab.servers.builder import Builder, Server
+from wallab.servers.patches import Patch, patches_of
+from wallab.servers.source import Source
 
 pytestmark = pytest.mark.stack
 
 FILES = sorted((paths.LAB / "tests" / "t").glob("*.pl"))
+FAULTS = paths.LAB / "tests" / "faults" / "wal_faults.c"
 PATIENCE = 1200.0
 """Seconds that one file may take; each takes some 10."""
 
@@ -59,6 +65,7 @@ def inside(servers: Path, home: Path, command: list[str], folder: str) -> tuple[
         "TESTDIR": f"/mnt/home/{folder}",
         "TESTLOGDIR": f"/mnt/home/{folder}/log",
         "TMPDIR": "/mnt/home/tmp",
+        "WALLAB_FAULTY_WRITES": "/mnt/home/wal_faults.so",
         "WALLAB_REFUSING": "/mnt/refusing",
         "WALLAB_SERVERS": "/mnt/servers",
     }
@@ -119,11 +126,29 @@ def home(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (home / "tmp").mkdir()
         for path in (home, home / "tmp"):
             process.own(path)
+        command = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([*command, "-o", home / "wal_faults.so", FAULTS], check=True)
         initdb = ["initdb", "--no-sync", "--auth=trust", "--no-locale", "--encoding=UTF8",
                   "--wal-segsize=1", "-U", "wallab", "-D", "/mnt/home/template"]  # fmt: skip
         code, output = inside(installed, home, initdb, "initdb")
         assert code == 0, output
         yield home
+
+
+@pytest.fixture(scope="module")
+def without_pwritev(
+    servers: dict[str, Server], source18: Source, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder with gather-ring as on a platform that lacks pwritev(), and the tests' tools."""
+    patches = [
+        *patches_of(series.read(), "gather-ring", source18),
+        Patch("no-pwritev", FAULTS.with_name("no-pwritev.patch")),
+    ]
+    system = buildsystem.choose("auto", source18)
+    home = tmp_path_factory.mktemp("no-pwritev")
+    (server,) = Builder(source18, system, home).build({"no-pwritev": patches})
+    shutil.copytree(servers["stock"].path, server.path.with_name("stock"), symlinks=True)
+    return server.path.parent
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -132,3 +157,11 @@ def test_tap(installed: Path, home: Path, file: Path) -> None:
     code, output = inside(installed, home, prove, file.stem)
     assert code == 0, output
     assert "Result: PASS" in output
+
+
+@pytest.mark.parametrize("stem", ["004_small_buffers", "008_write_faults"])
+def test_platform_without_pwritev(without_pwritev: Path, home: Path, stem: str) -> None:
+    prove = ["prove", "--norc", "--verbose", "--timer", f"/mnt/tests/t/{stem}.pl"]
+    code, output = inside(without_pwritev, home, prove, f"{stem}-no-pwritev")
+    assert code == 0, output
+    assert "no-pwritev: all rows are back" in output

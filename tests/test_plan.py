@@ -1,20 +1,20 @@
 """What a new or a resumed run is, decided without a command line, a server or a drive."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from wallab import paths
-from wallab.bench import run
-from wallab.bench.plan import RunPlan, RunRequest, planned, prepare
+from wallab.bench import provenance, run
+from wallab.bench.plan import RunPlan, RunRequest, directories_of, planned, prepare
 from wallab.drives import real as realdrive
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.record import manifest as manifests
-from wallab.record import matrix
+from wallab.record import matrix, reference, series
 from wallab.record.conditions import server_name
 from wallab.record.manifest import Manifest
 from wallab.servers import builder, prebuilt
@@ -152,6 +152,7 @@ def test_real_drives(kind: Any, tmp_path: Path) -> None:
         (RunRequest(directories=("/x",)), "--directory: takes --drive device or"),
         (RunRequest(drive="simulated", directories=("/x",)), "--directory: takes --drive device"),
         (RunRequest(drive="device"), "--drive: name the directory"),
+        (RunRequest(mips=300), "--mips: a real machine has its own"),
         (RunRequest(resume="nosuch"), "no run “nosuch”"),
     ],
 )
@@ -174,6 +175,7 @@ def test_what_does_not_fit_is_refused(request_: RunRequest, words: str) -> None:
         {"source": "/srv/pg"},
         {"experiment": "smp"},
         {"machine": "virtual"},
+        {"machine": "virtual", "mips": 300},
         {"preset": "smoke", "drive": "device", "directories": ("/x",)},
         {"preset": "smoke", "drive": "directory", "directories": ("wal=/x", "data=/y")},
         {"preset": "smoke", "drive": "directory", "directories": ("/x",), "variants": ("both",)},
@@ -203,6 +205,7 @@ def test_options_may_say_again_what_the_run_has() -> None:
         ({"source": "17"}, "--source: the run to resume has its own"),
         ({"variants": ("stock",)}, "--variants: the run to resume has its own"),
         ({"machine": "virtual"}, "--machine: the run to resume has its own"),
+        ({"mips": 300}, "--mips: the run to resume has its own"),
         ({"rounds": 3}, "--rounds, --precision and --control are those of the run"),
         ({"precision": 3.0}, "--rounds, --precision and --control are those of the run"),
         ({"control": True}, "--rounds, --precision and --control are those of the run"),
@@ -220,7 +223,7 @@ def test_every_option_is_decided_on_where_a_run_is_resumed() -> None:
     """A new one has to be added to the tests above, or here: what does not change the run."""
     above = {
         "experiment", "preset", "seed", "output", "source", "variants", "rounds", "precision",
-        "control", "drive", "directories", "machine",
+        "control", "drive", "directories", "machine", "mips",
     }  # fmt: skip
     # The builds' keys and the experiment are compared once they are there.
     later = {"build_system", "matrix"}
@@ -251,6 +254,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     monkeypatch.setattr(builder, "servers_of", servers_of)
     monkeypatch.setattr(rights, "check", lambda: None)
+    monkeypatch.setattr(sandbox, "kind", lambda *, guest: "bwrap" if guest else "container")
     monkeypatch.setattr(checkout, "files", lambda: "code")
     monkeypatch.setattr(checkout, "drive_program", lambda: "program")
     return asked
@@ -268,6 +272,29 @@ def test_prepared_run_has_all_that_it_was_asked_for(built: list[tuple[str, str]]
     assert manifest.drives["wal"]["profile"] == "ata-2005"
     assert manifest.lab["commit"]
     assert (manifest.lab["files"], manifest.drive_program) == ("code", "program")
+
+
+@pytest.mark.usefixtures("built")
+def test_what_servers_run_in_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a stranger's decides for all; a virtual machine's guest is a sandbox by itself."""
+    plan = planned(RunRequest(preset="smoke"))
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    trusting = builder.servers_of
+    last: list[str] = []
+
+    def mostly_trusted(*asked: Any) -> dict[str, Server]:
+        servers = trusting(*asked)
+        known = {name: msgspec.structs.replace(s, guest=False) for name, s in servers.items()}
+        return known | {name: servers[name] for name in last}
+
+    monkeypatch.setattr(builder, "servers_of", mostly_trusted)
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (False, "container")
+    last.append("both")
+    prepared = prepare(plan)
+    assert (prepared.guest, prepared.manifest.machine.sandbox) == (True, "bwrap")
+    assert prepare(planned(RunRequest(machine="virtual"))).manifest.machine.sandbox == ""
 
 
 @pytest.mark.usefixtures("built")
@@ -295,3 +322,75 @@ def test_rights_are_looked_at_before_anything_is_built(
     with pytest.raises(LabError, match="as root"):
         prepare(planned(RunRequest()))
     assert built == []
+
+
+def test_prepared_run_says_when_where_and_how_its_tables_are_written(
+    built: list[tuple[str, str]],
+) -> None:
+    assert built == []
+    plan = planned(RunRequest(preset="smoke"))
+    manifest = prepare(plan).manifest
+    assert manifest.started.startswith("20")
+    assert manifest.machine.memory_kb > 0
+    assert manifest.methods == {}
+    assert manifest.titles == provenance.titles(plan.experiment.axes) != {}
+    variants = plan.experiment.axes["variant"]
+    assert manifest.direct == series.direct_methods(series.read(), variants) != {}
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(("machine", "servers"), [("virtual", {"both", "stock"}), (None, {"both"})])
+def test_templates_of_virtual_time_take_stock(
+    machine: Literal["virtual"] | None, servers: set[str]
+) -> None:
+    plan = planned(RunRequest(preset="smoke", variants=("both",), machine=machine))
+    assert plan.experiment.machine == (machine or "real")
+    assert set(prepare(plan).servers) == servers
+
+
+def test_machine_of_a_resumed_run() -> None:
+    plan = planned(RunRequest(preset="smoke"))
+    folder = str(kept(plan))
+    real = planned(RunRequest(resume=folder, machine="real"))
+    assert real == as_resumed(plan)
+    with pytest.raises(LabError, match="--machine: the run to resume has its own"):
+        planned(RunRequest(resume=folder, machine="virtual"))
+
+
+def test_seeds_are_numbers_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.randbits", {32: 7}.__getitem__)
+    assert planned(RunRequest()).seed == 7
+
+
+def test_published_figures_are_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(reference, "load", lambda *given: asked.append(given))
+    plan = planned(RunRequest())
+    assert asked == [("thread", plan.experiment.axes)]
+
+
+@pytest.mark.parametrize(
+    ("named", "directories"),
+    [
+        (("wal=/a=b", "data=/c"), {"wal": "/a=b", "data": "/c"}),
+        (("/a",), {"wal": "/a", "data": "/a"}),
+        (("/x=/a",), {"wal": "/x=/a", "data": "/x=/a"}),
+    ],
+)
+def test_directories_of_drives(named: tuple[str, ...], directories: dict[str, str]) -> None:
+    assert directories_of(named, ("wal", "data")) == directories
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (("wal=", "data=/c"), "--directory wal=: expected wal=DIR or data=DIR"),
+        (("x=/a", "data=/c"), "--directory x=/a: expected wal=DIR or data=DIR"),
+        (("wal=/a",),
+         "--drive: name the directory on the drive with --directory DIR, or data=DIR"),
+    ],
+)  # fmt: skip
+def test_directories_that_are_none(named: tuple[str, ...], words: str) -> None:
+    with pytest.raises(LabError) as refused:
+        directories_of(named, ("wal", "data"))
+    assert str(refused.value) == words

@@ -29,6 +29,7 @@ from wallab.command import psql
 from wallab.drives.real import DirectoryDrive
 from wallab.errors import MachineError
 from wallab.machine import pagecache, process
+from wallab.machine.confinement import Confinement
 from wallab.machine.ledger import Ledger
 from wallab.powercut import faultinjection
 from wallab.powercut.load import LoadFailed
@@ -90,7 +91,7 @@ def cluster(home: Path, drive: Path) -> Cluster:
     """A cluster that was never made, on the drive."""
     ledger = mock.Mock(folder=home / "ledger")
     ledger.folder.mkdir()
-    return Cluster(drive / "data", drive / "wal", ledger)
+    return Cluster(drive / "data", drive / "wal", ledger, Confinement())
 
 
 def theirs(folder: Path) -> Path:

@@ -17,7 +17,7 @@ from wallab.powercut import campaign
 from wallab.powercut.campaign import CUTS
 from wallab.powercut.controls import CONTROLS
 from wallab.powercut.crew import Crew, Setup, Task
-from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutcell import CutCell, LoadName
 from wallab.powercut.cutrecord import CutRecord, RecordFile
 from wallab.powercut.faultinjection import FAULTS
 from wallab.record import series
@@ -151,7 +151,9 @@ def test_interrupted_and_killed_campaign_is_resumed(tmp_path: Path) -> None:
 def crew(servers: dict[str, Server]) -> Iterator[Crew]:
     """Workers with the server of the variant both."""
     with contextlib.closing(Crew(JOBS)) as workers:
-        workers.open(Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11))
+        workers.open(
+            Setup({"both": servers["both"].path}, ["xfs"], PROFILES, {}, seed=11, guest=True)
+        )
         yield workers
     assert wait_for_nothing(30) == {}
 
@@ -173,6 +175,48 @@ def test_battery_keeps_what_nobody_flushed(crew: Crew) -> None:
     cells = [CutCell("both", "battery", method, "xfs") for method in ("open_direct", "fdatasync")]
     records = cut_all(crew, [Task(cell, 1, "power") for cell in cells])
     assert [record.category for record in records] == ["safe", "safe"]
+
+
+# --- a reload of wal_sync_method ------------------------------------------------------------
+
+RELOADS: list[tuple[LoadName, str, str]] = [
+    ("reload", "fdatasync", "open_datasync"),
+    ("reload", "open_sync", "fsync"),
+    ("standby", "fdatasync", "open_datasync"),
+    # Nothing to lose: what brings the standby to the first of them must leave no hole, either.
+    ("standby", "open_sync", "open_datasync"),
+]
+HARMLESS = "open_sync", "open_datasync"
+RELOAD_CELLS = [
+    CutCell(variant, "on", old, "xfs", load=load, to=new)
+    for variant in ("stock", "reload-sync")
+    for load, old, new in RELOADS
+]
+
+
+def test_reload_loses_what_was_acknowledged_without_the_mend(servers: dict[str, Server]) -> None:
+    trees = {name: servers[name].path for name in ("stock", "reload-sync")}
+    left = [Task(cell, 1, "power") for cell in RELOAD_CELLS]
+    records: dict[CutCell, CutRecord] = {}
+
+    def finished(record: CutRecord) -> None:
+        if record.category != "failed":
+            records[record.cell] = record
+        elif record.number < 5:  # it was too late for the window
+            left.append(Task(record.cell, record.number + 1, "power"))
+
+    with contextlib.closing(Crew(JOBS)) as crew:
+        crew.open(Setup(trees, ["xfs"], PROFILES, {}, seed=17, guest=True))
+        crew.run(lambda: left.pop(0) if left else None, finished)
+    assert {cell: record.category for cell, record in records.items()} == {
+        cell: "lost" if cell.variant == "stock" and (cell.sync, cell.to) != HARMLESS else "safe"
+        for cell in RELOAD_CELLS
+    }
+    for cell, record in records.items():
+        assert record.window is not None
+        assert record.window.hit
+        if cell.load == "reload" and cell.variant == "reload-sync":
+            assert record.window.acknowledged_kb == 0
 
 
 # --- known-bad patches ----------------------------------------------------------------------
@@ -223,7 +267,7 @@ def test_bad_patches_are_caught(bad_servers: dict[str, Path]) -> None:
             caught.add(record.cell)
 
     with contextlib.closing(Crew(JOBS)) as crew:
-        crew.open(Setup(bad_servers, ["xfs"], PROFILES, {}, seed=13))
+        crew.open(Setup(bad_servers, ["xfs"], PROFILES, {}, seed=13, guest=True))
         crew.run(next_task, finished)
     assert caught == set(BAD_CELLS)
 

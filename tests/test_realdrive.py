@@ -19,7 +19,8 @@ from wallab.bench.plan import directories_of
 from wallab.drives import real as realdrive
 from wallab.drives.real import DeviceDrive, DirectoryDrive
 from wallab.errors import LabError, MachineError
-from wallab.machine import blockdevice, cacheswitch, ledger, process
+from wallab.machine import blockdevice, cacheswitch, ledger
+from wallab.machine.confinement import Confinement
 from wallab.machine.ledger import Ledger
 from wallab.record import matrix
 from wallab.record.experiment import Cell, Experiment
@@ -367,7 +368,7 @@ def test_run_in_a_directory_without_root(
     home: Path, servers: dict[str, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As another user, with no right but to use the checkout's and the cache's files."""
-    if not process.can_run(servers["stock"].path):
+    if not Confinement().can_run(servers["stock"].path):
         pytest.skip("the checkout is where other users cannot reach it")
     (home / "place").mkdir()
     subprocess.run(["chown", "-R", "wallab", home], check=True)

@@ -212,6 +212,25 @@ def test_other_methods_are_seen_once_the_servers_are_there(plan: Manifest, tmp_p
     assert (tmp_path / "out" / manifest.FILE).read_bytes() == before
 
 
+def test_another_memory_of_a_template_is_seen_once_it_is_there(
+    plan: Manifest, tmp_path: Path
+) -> None:
+    class Bed(MockBed):
+        memory = "one"
+
+        def open(self) -> BedReport:
+            return BedReport({}, {}, None, {"18-10": self.memory})
+
+    Run(tmp_path / "out", again(plan), Bed()).measure(resumed=False, max_seconds=0)
+    assert manifest.load(tmp_path / "out").template_memory == {"18-10": "one"}
+    assert Run(tmp_path / "out", again(plan), Bed()).measure(resumed=True, max_seconds=0) == []
+    bed = Bed()
+    bed.memory = "another"
+    with pytest.raises(LabError, match="the memory of its templates became another"):
+        Run(tmp_path / "out", again(plan), bed).measure(resumed=True)
+    assert (bed.taken, bed.closed) == (0, 1)
+
+
 def test_memory_that_a_boot_found_a_little_less_of_is_the_same(
     plan: Manifest, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,11 +22,12 @@ import msgspec
 import psutil
 import pytest
 
+from benchmarks.smallsource import BUILD, INSTALL, TREE, adding, packed
 from wallab import paths
 from wallab.command import build_variant, power_cut, run_matrix
 from wallab.errors import LabError, MachineError
 from wallab.files import foreign
-from wallab.machine import ledger, memorygroup, provision, sandbox
+from wallab.machine import ledger, memorygroup, provision, sandbox, scratch
 from wallab.machine.sandbox import Limits, Sandbox
 from wallab.servers import builder, source
 from wallab.servers.builder import Builder
@@ -47,54 +47,6 @@ SMALL = Limits(
     scratch=10 << 20,
 )
 
-TREE = {
-    "configure": """\
-#!/bin/sh
-# PostgreSQL
-PACKAGE_VERSION='15.99'
-set -e
-source=$(dirname "$0")
-mkdir -p src/include
-cat >Makefile <<END
-world-bin:
-\tsh $source/build.sh
-install-world-bin:
-\tsh $source/install.sh "\\$(DESTDIR)"
-END
-touch src/include/stamp-ext-h
-""",
-    "build.sh": """\
-set -e
-here=$(dirname "$0")
-$CC -c -o server.o -O1 "$here/server.c"
-$CC -o server server.o
-# What is to be done comes here.
-""",
-    "install.sh": """\
-set -e
-target=$1/usr/local/pgsql
-mkdir -p "$target/bin" "$target/lib"
-cp server "$target/bin/postgres"
-echo library >"$target/lib/libpq.so.5.15"
-ln -s libpq.so.5.15 "$target/lib/libpq.so.5"
-# What is to be installed besides comes here.
-""",
-    "server.c": '#include <stdio.h>\nint main(void) { puts("a server"); return 0; }\n',
-}
-
-BUILD, INSTALL = "build.sh", "install.sh"
-
-
-def adding(file: str, lines: str) -> str:
-    """A patch that appends lines to a script of the tree."""
-    old = TREE[file].splitlines()
-    new = lines.splitlines()
-    return (
-        f"--- a/{file}\n+++ b/{file}\n@@ -{len(old)} +{len(old)},{len(new) + 1} @@\n"
-        f" {old[-1]}\n" + "".join(f"+{line}\n" for line in new)
-    )
-
-
 Make = Callable[[str, str], builder.Server]
 
 
@@ -109,7 +61,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     try:
         yield base
     finally:
-        sandbox.remove(base)
+        scratch.remove(base)
 
 
 @pytest.fixture(params=["bwrap", "container", "none"])
@@ -153,15 +105,7 @@ def bwrap(place: Path) -> None:
 @pytest.fixture
 def tree(place: Path) -> source.Source:
     """The small source as a tarball."""
-    file = place / "small-15.99.tar.gz"
-    with tarfile.open(file, "w:gz") as archive:
-        for name, text in TREE.items():
-            path = place / name
-            path.write_text(text)
-            path.chmod(0o755 if name == "configure" else 0o644)
-            archive.add(path, f"small-15.99/{name}")
-            path.unlink()
-    return source.resolve(str(file))
+    return source.resolve(str(packed(place)))
 
 
 @pytest.fixture

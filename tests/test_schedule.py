@@ -112,3 +112,115 @@ def test_full_has_a_control_and_a_precision() -> None:
     experiment, full = matrix.choose(matrix.read(), "thread", "full")
     assert full.precision == 3
     assert full.control in matrix.cells(experiment, full)
+
+
+def test_names_of_turns() -> None:
+    cell = {"variant": "both", "sync": "fsync"}
+    assert Turn(cell).name == "both fsync"
+    assert Turn(cell, control=True).name == "both fsync (control)"
+    assert Turn(cell).key != Turn(cell, control=True).key
+
+
+def test_only_what_was_measured_before_a_round_decides_on_it() -> None:
+    """As it was decided then, whatever came later."""
+    preset = msgspec.structs.replace(PRESET, rounds=12)
+    whole = run(Schedule([STEADY], preset, 1))
+    assert len(whole) == 8
+    later = Schedule([STEADY], preset, 1)
+    for number in range(9, 13):
+        later.add(measured(number, 1, STEADY, 100 * number))
+    assert [s.round for s in run(later)] == [s.round for s in whole]
+
+
+def test_estimate_of_what_was_measured() -> None:
+    todo = Schedule([NOISY], PRESET, 1)
+    for number, tps in ((2, 30.0), (1, 10.0), (3, 20.0)):
+        todo.add(measured(number, 1, NOISY, tps))
+    known = todo.so_far(NOISY)
+    assert known is not None
+    assert known.mean == 20
+
+
+def lasting(number: int, turn: Turn, seconds: float) -> Sample:
+    """A sample that took so long, in two phases."""
+    phases = {"restore": 1.0, "measure": seconds - 1}
+    return msgspec.structs.replace(measured(number, 1, turn, 100.0), phases=phases)
+
+
+def test_time_left_is_that_of_each_cell() -> None:
+    other = Turn({"sync": "other"})
+    preset = msgspec.structs.replace(PRESET, rounds=4, precision=None)
+    todo = Schedule([STEADY, NOISY, other], preset, 1)
+    for sample in (lasting(1, STEADY, 10), lasting(2, STEADY, 20), lasting(1, NOISY, 60)):
+        todo.add(sample)
+    assert todo.measured() == 3
+    assert todo.left() == 2 + 3 + 4
+    # One of which nothing is known takes the mean of all samples.
+    assert todo.seconds_left() == pytest.approx(2 * 15 + 3 * 60 + 4 * 30)
+
+
+def test_the_first_sample_tells_of_the_time_left() -> None:
+    todo = Schedule([STEADY], msgspec.structs.replace(PRESET, rounds=3, precision=None), 1)
+    todo.add(lasting(1, STEADY, 10))
+    assert todo.seconds_left() == 20
+
+
+def test_a_cell_that_no_round_was_spared_did_not_stop_early() -> None:
+    """It would be precise enough, and all of its rounds were measured."""
+    preset = msgspec.structs.replace(PRESET, rounds=8)
+    todo = Schedule([STEADY, NOISY], preset, 1)
+    assert len(run(todo)) == 16
+    assert todo.stopped() == []
+    assert todo.left() == 0
+
+
+def test_a_cell_may_stop_one_round_early() -> None:
+    control = Turn(STEADY.cell, control=True)
+    preset = msgspec.structs.replace(PRESET, rounds=9)
+    todo = Schedule([control], preset, 1)
+    for number in range(1, 9):
+        sample = lasting(number, control, 10.26)
+        rate = measured(number, 1, control, tps_of(control, number)).figures
+        todo.add(msgspec.structs.replace(sample, figures=rate))
+    (stopped,) = todo.stopped()
+    assert (stopped.cell, stopped.control) == (STEADY.cell, True)
+    assert (stopped.rounds, stopped.saved_seconds) == (8, 10.3)
+
+
+def test_a_cell_that_was_interrupted_did_not_stop_early() -> None:
+    todo = Schedule([STEADY, NOISY], PRESET, 1)
+    assert todo.stopped() == []
+    run(todo, 14)
+    assert todo.stopped() == []
+    assert todo.left() == 26
+
+
+def test_what_is_left_of_a_resumed_run_counts_gaps() -> None:
+    todo = Schedule([NOISY], msgspec.structs.replace(PRESET, rounds=5), 1)
+    for number in (2, 5):
+        todo.add(measured(number, 1, NOISY, 100.0))
+    assert todo.left() == 3
+    assert [s.round for s in run(todo)] == [1, 3, 4]
+
+
+def test_positions_are_those_in_the_round() -> None:
+    samples = run(Schedule([STEADY, NOISY], msgspec.structs.replace(PRESET, rounds=2), 1))
+    assert [(s.round, s.position) for s in samples] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+def test_what_came_after_a_gap_decides_nothing_in_it() -> None:
+    todo = Schedule([STEADY], msgspec.structs.replace(PRESET, rounds=10), 1)
+    for number in (*range(1, 9), 10):
+        todo.add(measured(number, 1, STEADY, 100.0 if number == 10 else tps_of(STEADY, number)))
+    assert (todo.left(), run(todo)) == (0, [])
+    wild = Schedule([STEADY], msgspec.structs.replace(PRESET, rounds=10), 1)
+    for number in (*range(1, 9), 10):
+        wild.add(measured(number, 1, STEADY, 9000.0 if number == 10 else tps_of(STEADY, number)))
+    assert (wild.left(), run(wild)) == (0, [])
+
+
+def test_sample_of_a_cell_that_is_not_measured_any_more() -> None:
+    todo = Schedule([STEADY], PRESET, 1)
+    todo.add(measured(1, 1, NOISY, 100.0))
+    assert todo.measured() == 1
+    assert todo.left() == 20

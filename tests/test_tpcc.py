@@ -14,7 +14,7 @@ from smallrun import run_small
 
 from wallab import paths
 from wallab.bench.workloads import tpcc
-from wallab.machine import ledger, memorygroup, mounts
+from wallab.machine import ledger, memorygroup, mounts, serversandbox
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
 from wallab.record.workloads import TERMINALS
@@ -121,7 +121,7 @@ def database(servers: dict[str, Server]) -> Iterator[Connection]:
     home = owned.folder / "home"
     home.mkdir()
     home.chmod(0o777)
-    cluster = Cluster(home / "data", home / "wal", owned)
+    cluster = Cluster(home / "data", home / "wal", owned, serversandbox.confinement(guest=False))
     try:
         cluster.create(server)
         cluster.start(server, {"fsync": "off", "autovacuum": "off", "max_wal_size": "4GB"})

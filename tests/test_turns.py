@@ -7,7 +7,7 @@ import pytest
 
 from wallab import paths
 from wallab.errors import MachineError
-from wallab.virtual import devices, emulator, kernel, rootfs, turns
+from wallab.virtual import cpio, devices, kernel, qemu, turns
 from wallab.virtual.emulator import Emulator, Machine
 
 SOURCES = Path(__file__).parent / "turns"
@@ -18,7 +18,7 @@ MEMORY_MB = 256
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """A guest that sleeps, and answers with what its clock said after each sleep, in ns."""
     try:
-        emulator.check()
+        program = qemu.find()
         image = kernel.fetch().image
     except MachineError as error:
         pytest.skip(str(error))
@@ -26,13 +26,13 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     sleeper = folder / "sleeper"
     compiled(sleeper, "-static", SOURCES / "sleeper.c")
     first = folder / "first"
-    first.write_bytes(rootfs.archive({"dev": None, "init": sleeper.read_bytes()}))
+    first.write_bytes(cpio.archive({"dev": None, "init": sleeper.read_bytes()}))
     files = {"root": devices.ROOT_MB, "server": devices.SERVER_MB, "orders": devices.ORDERS_MB}
     for name, size in (files | {"ram": MEMORY_MB}).items():
         with (folder / name).open("wb") as stream:
             stream.truncate(size << 20)
     return Machine(
-        kernel=image, first=first, root=folder / "root", server=folder / "server",
+        qemu=program, kernel=image, first=first, root=folder / "root", server=folder / "server",
         orders=folder / "orders", ram=folder / "ram", memory_mb=MEMORY_MB, mips=1000,
     )  # fmt: skip
 

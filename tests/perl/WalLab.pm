@@ -19,7 +19,7 @@ our @EXPORT = qw(
   $PAGE variants methods_of is_direct is_mended syncs_writes expected_flags
   new_node recover set_method open_session ask close_session fd_flags
   start_traced stop_traced wal_calls others_wrote measure expected_writes
-  wal_dump_ok
+  wal_dump_ok faults_folder with_faults set_fault
 );
 
 our $PAGE = 8192;
@@ -29,10 +29,12 @@ my $servers = $ENV{WALLAB_SERVERS}
   or die "WALLAB_SERVERS must name the folder of the installed variants";
 
 # How much a variant writes in one call: a page, what is adjacent in memory, or
-# all that is due in the segment.
+# all that is due in the segment. no-pwritev is gather-ring where the platform
+# lacks that call.
 my %reach = (
 	'stock' => 'ring',
 	'gather-ring' => 'segment',
+	'no-pwritev' => 'ring',
 	'reload-sync' => 'ring',
 	'baseline' => 'page',
 	'direct-io' => 'page',
@@ -76,7 +78,7 @@ sub is_mended
 {
 	my ($variant) = @_;
 
-	return $variant !~ /^(stock|gather-ring)$/;
+	return $variant !~ /^(stock|gather-ring|no-pwritev)$/;
 }
 
 # Does the method sync by each write, so that no call for that is needed?
@@ -480,6 +482,42 @@ SELECT current_setting('wallab.flushed')});
 		};
 	}
 	die 'others wrote WAL each time';
+}
+
+# Make the folder by which faults of the node's writes are controlled, and told.
+sub faults_folder
+{
+	my ($node) = @_;
+	my $folder = $node->basedir . '/faults';
+
+	mkdir $folder or die "could not make $folder: $!";
+	return $folder;
+}
+
+# The environment of a server whose writes of WAL can have faults; see
+# tests/faults/wal_faults.c.
+sub with_faults
+{
+	my ($folder) = @_;
+
+	return (
+		LD_PRELOAD => $ENV{WALLAB_FAULTY_WRITES},
+		WALLAB_FAULTS => $folder);
+}
+
+# Switch a fault on for all processes, or all of them off.
+sub set_fault
+{
+	my ($folder, $mode, $unit) = @_;
+
+	unlink "$folder/mode";
+	if (defined $mode)
+	{
+		append_to_file("$folder/next", "$mode $unit");
+		rename "$folder/next", "$folder/mode"
+		  or die "could not set the fault: $!";
+	}
+	return;
 }
 
 # pg_waldump reads all WAL between two positions in the folder.

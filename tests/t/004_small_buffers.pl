@@ -21,6 +21,7 @@ sub check_writes
 	my $traced = start_traced($node);
 	my $session = open_session($node);
 	my $seen = measure($traced, $session, $commits, $size, $segment_size);
+	check_evictions($traced, $session, $what) if $buffers == 4;
 	close_session($session);
 	stop_traced($traced, 'fast');
 
@@ -39,6 +40,32 @@ sub check_writes
 	note sprintf '%s: %d flushes, %.2f writes a flush', $what, $commits,
 	  @writes / $commits;
 	return @writes / $commits;
+}
+
+# Commits of more than the smallest buffers hold: what has to go to make room is asked for page by page,
+# whatever the variant, so that only the commit's own flush can gather, what the buffers hold at most.
+sub check_evictions
+{
+	my ($traced, $session, $what) = @_;
+	my ($commits, $pages) = (5, 50);
+
+	my $seen =
+	  measure($traced, $session, $commits, $pages * $PAGE, $segment_size);
+	my @sizes =
+	  map { $_->{size} / $PAGE }
+	  grep { $_->{call} eq 'write' } @{ $seen->{calls} };
+	my $single = grep { $_ == 1 } @sizes;
+	note "$what: @sizes";
+	cmp_ok(
+		$single, '>=',
+		$commits * ($pages - 4),
+		"$what: pages that make room are written one by one");
+	cmp_ok(
+		@sizes - $single,
+		'<=',
+		2 * $commits,
+		"$what: the flush alone gathers, in two writes at most");
+	return;
 }
 
 my %writes_per_flush;

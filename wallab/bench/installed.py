@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wallab.machine import mounts
+from wallab.machine.confinement import Confinement
 from wallab.machine.ledger import Ledger
 from wallab.servers import cluster
 
@@ -18,6 +19,8 @@ class Installed:
     paths: Mapping[str, Path]
     methods: Mapping[str, tuple[str, ...]]
     """Name -> its values of wal_sync_method."""
+    confinement: Confinement
+    """How they are run."""
 
 
 def plain(name: str) -> str:
@@ -26,7 +29,12 @@ def plain(name: str) -> str:
 
 
 def shown(
-    installed: Mapping[str, Path], ledger: Ledger, undo: contextlib.ExitStack, *, private: bool
+    installed: Mapping[str, Path],
+    ledger: Ledger,
+    undo: contextlib.ExitStack,
+    confinement: Confinement,
+    *,
+    private: bool,
 ) -> Installed:
     """Show the trees, read-only, in the ledger's folder, until `undo`; ask for their methods.
 
@@ -40,4 +48,5 @@ def shown(
             target.mkdir(parents=True, exist_ok=True)
             mounts.bind(tree, target)
             undo.callback(mounts.unmount, target)
-    return Installed(paths, {name: cluster.methods(tree) for name, tree in paths.items()})
+    methods = {name: cluster.methods(tree, confinement) for name, tree in paths.items()}
+    return Installed(paths, methods, confinement)

@@ -48,6 +48,7 @@ def reason(axis: str, value: str, conditions: Conditions, servers: Installed) ->
     # What an extension knows is known when it is loaded.
     if name == axis or "." in name:
         return ""
-    if cluster.has_setting(servers.paths[conditions.server], name, value):
+    server = servers.paths[conditions.server]
+    if cluster.has_setting(server, name, value, servers.confinement):
         return ""
     return f"the server does not take {name} = {value}"

@@ -13,6 +13,7 @@ from wallab.files import foreign
 from wallab.files.foreign import Refused
 from wallab.machine import process
 from wallab.record.measured import Measured
+from wallab.servers.cluster import Cluster
 
 
 class RunFailed(Exception):
@@ -51,17 +52,26 @@ def parse(report: str) -> Measured:
 class Pgbench:
     """The pgbench of an installed server, connected to a running one."""
 
-    def __init__(self, server: Path, socket: Path) -> None:
+    def __init__(self, server: Path, cluster: Cluster) -> None:
         self._program = server / "bin" / "pgbench"
-        self._environment = {"PGHOST": str(socket), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+        self._confinement = cluster.confinement
+        self._places = cluster.clients_places(server)
+        self._environment = {
+            "PGHOST": str(cluster.socket),
+            "PGUSER": "postgres",
+            "PGDATABASE": "postgres",
+        }
 
     def start(
         self, *arguments: str, cpus: int | None = None, skipped: int = 0
     ) -> subprocess.Popen[bytes]:
-        """Start pgbench, on so many CPUs after those skipped; its output goes to pipes."""
-        return process.spawn(
+        """Start pgbench, on so many CPUs after those skipped; its output goes to pipes.
+
+        End it as what the cluster's confinement starts.
+        """
+        return self._confinement.spawn(
             process.pinned([self._program, *arguments], cpus, skipped),
-            as_server=True,
+            self._places,
             environment=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -76,7 +86,7 @@ class Pgbench:
     def load(self, scale: int) -> None:
         """Create and fill pgbench's tables; LabError if that fails."""
         command: list[str | Path] = [self._program, "-i", "-q", "-s", str(scale)]
-        process.must_run(command, "pgbench -i", self._environment)
+        self._confinement.must_run(command, self._places, "pgbench -i", self._environment)
 
     @staticmethod
     def arguments(
@@ -118,8 +128,8 @@ class Pgbench:
         figures = parse(output.decode(errors="replace"))
         if log is None:
             return figures
-        # The threads after the first add their number.
-        files = sorted(log.parent.glob(f"{log.name}.{child.pid}*"))
+        # Behind the name comes its process's number, as it is known to itself, and its threads'.
+        files = sorted(log.parent.glob(f"{log.name}.*"))
         try:
             with contextlib.ExitStack() as stack:
                 owner = process.server_owner()

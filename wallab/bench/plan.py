@@ -11,7 +11,7 @@ from wallab.bench import provenance, run
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import checkout
+from wallab.machine import checkout, sandbox
 from wallab.record import manifest as manifests
 from wallab.record import matrix, reference, series
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -40,6 +40,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One for all drives, or NAME=DIRECTORY for each."""
     resume: str | None = None
     machine: Literal["real", "virtual"] | None = None
+    mips: int | None = None
+    """Of a virtual machine."""
     output: Path | None = None
     matrix: Path | None = None
 
@@ -66,6 +68,8 @@ class PreparedRun(msgspec.Struct, frozen=True):
     """Lacks what only the test bed knows: methods and template."""
     servers: dict[str, Path]
     """As the manifest's builds -> the installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: RunRequest) -> RunPlan:
@@ -76,8 +80,8 @@ def planned(request: RunRequest) -> RunPlan:
 def prepare(plan: RunPlan) -> PreparedRun:
     """Build the servers that are missing, and describe the machine and the lab.
 
-    MachineError where this process may not have the drives; LabError where a server cannot be
-    built.
+    MachineError where this process may not have the drives, or servers no sandbox; LabError where
+    a server cannot be built.
     """
     run.check_rights_for(plan.experiment)
     wanted = [(cell.get("source"), cell.get("variant", "stock")) for cell in plan.cells]
@@ -85,6 +89,10 @@ def prepare(plan: RunPlan) -> PreparedRun:
         # Templates are made by one server, whatever is measured.
         wanted += [(source, "stock") for source, _ in wanted]
     servers = builder.servers_of(wanted, plan.experiment.source, plan.build_system)
+    guest = any(server.guest for server in servers.values())
+    machine = provenance.machine()
+    if plan.experiment.machine == "real":
+        machine = msgspec.structs.replace(machine, sandbox=sandbox.kind(guest=guest))
     simulated = any(drive.kind == "simulated" for drive in plan.experiment.drive.values())
     manifest = Manifest(
         name=plan.name,
@@ -92,7 +100,7 @@ def prepare(plan: RunPlan) -> PreparedRun:
         started=utc(),
         seed=plan.seed,
         lab=provenance.lab_state() | {"files": checkout.files()},
-        machine=provenance.machine(),
+        machine=machine,
         experiment=plan.experiment,
         preset=plan.preset,
         cells=plan.cells,
@@ -103,7 +111,8 @@ def prepare(plan: RunPlan) -> PreparedRun:
         direct=series.direct_methods(series.read(), plan.experiment.axes.get("variant", ())),
         drive_program=checkout.drive_program() if simulated else "",
     )
-    return PreparedRun(manifest, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedRun(manifest, trees, guest)
 
 
 def _new(request: RunRequest) -> RunPlan:
@@ -118,6 +127,10 @@ def _new(request: RunRequest) -> RunPlan:
         raise LabError("--directory: takes --drive device or --drive directory")
     if request.machine:
         experiment = msgspec.structs.replace(experiment, machine=request.machine)
+    if request.mips:
+        if experiment.machine != "virtual":
+            raise LabError("--mips: a real machine has its own; add --machine virtual")
+        experiment = msgspec.structs.replace(experiment, mips=request.mips)
     preset = experiment.preset[preset_name]
     cells = matrix.cells(experiment, preset)
     return RunPlan(
@@ -145,6 +158,7 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     kept("--seed", request.seed, before.seed)
     kept("--output", request.output, folder)
     kept("--machine", request.machine, before.experiment.machine)
+    kept("--mips", request.mips, before.experiment.mips)
     if request.drive or request.directories:
         raise LabError("--drive and --directory are those of the run to resume")
     source = None
@@ -157,7 +171,9 @@ def _resumed(request: RunRequest, name: str) -> RunPlan:
     if variants and variants != experiment.axes.get("variant"):
         experiment = matrix.with_variants(experiment, variants)
     experiment = _on_drives_of(before.experiment, experiment)
-    experiment = msgspec.structs.replace(experiment, machine=before.experiment.machine)
+    experiment = msgspec.structs.replace(
+        experiment, machine=before.experiment.machine, mips=before.experiment.mips
+    )
     # What options changed is in the run.
     preset = msgspec.structs.replace(
         experiment.preset[before.preset_name],

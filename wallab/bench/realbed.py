@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wallab.bench import installed, lacking, sampling, templates, workloads
+from wallab.bench import installed, lacking, sampling, templates
+from wallab.bench.asked import Asked
 from wallab.bench.installed import Installed
-from wallab.bench.stage import Stage
+from wallab.bench.stage import ARCHIVE, Stage
 from wallab.drives.maker import DriveMaker, Drives
 from wallab.errors import MachineError
-from wallab.machine import mounts, process, provision
+from wallab.machine import mounts, provision
+from wallab.machine.confinement import Confinement, Places
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
 from wallab.record import matrix
@@ -29,7 +31,7 @@ from wallab.servers.cluster import Cluster
 Kinds = tuple[tuple[str, str, str], ...]
 """What a set of drives is made by (`Conditions.drive_kinds`)."""
 
-ARCHIVE = "../../archive"
+_ARCHIVE = f"../../{ARCHIVE}"
 """Where finished segments go, from a data directory: no shell sees a path that somebody named."""
 
 
@@ -39,7 +41,7 @@ def archive_settings(archive: str | None, direct_cp: Path) -> dict[str, str]:
         return {}
     # The server puts what it archives for %p and %f; another % would be one of its own.
     program = shlex.quote(str(direct_cp)).replace("%", "%%") if archive == "direct_cp" else "cp"
-    return {"archive_mode": "on", "archive_command": f'{program} "%p" "{ARCHIVE}/%f"'}
+    return {"archive_mode": "on", "archive_command": f'{program} "%p" "{_ARCHIVE}/%f"'}
 
 
 class RealBed:
@@ -55,27 +57,28 @@ class RealBed:
         preset: Preset,
         cells: tuple[Cell, ...],
         trees: Mapping[str, Path],
+        confinement: Confinement,
         *,
         root_device_too: bool = False,
     ) -> None:
-        """`trees` are the installed servers, by `Conditions.server`.
+        """`trees` are the installed servers, by `Conditions.server`, which run in `confinement`.
 
         A device that holds the running system is refused unless named by `root_device_too`.
         """
         self._experiment = experiment
         self._preset = preset
         self._maker = DriveMaker(experiment.drive, root_device_too=root_device_too)
-        self._conditions = {
-            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
-        }
+        self._asked = Asked(experiment, preset, cells, trees)
         self._trees = trees
+        self.confinement = confinement
+        """How servers and their clients are run, from the next sample on."""
         self._undo = contextlib.ExitStack()
         self._shown = contextlib.ExitStack()
         """What shows the servers."""
         self._seed: int | None = None
         self._last = False
         self._warm = False
-        self._servers = Installed({}, {})
+        self._servers = Installed({}, {}, self.confinement)
         self._sets: dict[Kinds, Drives] = {}
         self._group: MemoryGroup | None = None
 
@@ -115,15 +118,13 @@ class RealBed:
         self.hide_servers()
         self._experiment, self._preset, self._trees, self._seed = experiment, preset, trees, seed
         self._last = True
-        self._conditions = {
-            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
-        }
+        self._asked = Asked(experiment, preset, cells, trees)
         self._show_servers()
         self._make_programs_ready()
 
     def warm_up(self) -> None:
         """Mount the drives and read the tables, ahead of one sample; there must be one template."""
-        (conditions,) = self._conditions.values()
+        (conditions,) = self._asked
         stage = self._stage(conditions, None)
         for drive in stage.drives.values():
             drive.restore()
@@ -143,27 +144,25 @@ class RealBed:
     def hide_servers(self) -> None:
         """Let go of the installed trees, until others are taken over."""
         self._shown.close()
-        self._servers = Installed({}, {})
+        self._servers = Installed({}, {}, self.confinement)
 
     def _show_servers(self) -> None:
         self._servers = installed.shown(
-            self._trees, self._ledger, self._shown, private=self._private
+            self._trees, self._ledger, self._shown, self.confinement, private=self._private
         )
 
     def _install(self) -> None:
         """Install the programs that the workloads run; MachineError where that fails."""
-        names = {asked.workload for asked in self._conditions.values()}
-        packages: dict[str, str] = {}
-        for name in sorted(names):
-            packages |= workloads.find(name).packages
         try:
-            provision.install(packages)
+            provision.install(self._asked.packages())
         except provision.SetupError as error:
             raise MachineError(str(error)) from None
 
     def _make_ready(self) -> None:
         kinds = self._maker.kinds
-        self._private = "simulated" in kinds or not all(map(process.can_run, self._trees.values()))
+        self._private = "simulated" in kinds or not all(
+            map(self.confinement.can_run, self._trees.values())
+        )
         if self._private:
             mounts.enter_private_namespace()
         self._ledger = Ledger.open()
@@ -172,7 +171,7 @@ class RealBed:
         if kinds != {"simulated"}:
             lasting = Ledger.open(lasting=True)
             self._undo.callback(lasting.close)
-        for asked in self._conditions.values():
+        for asked in self._asked:
             if asked.drive_kinds not in self._sets and self._maker.can(asked):
                 suffix = f"-{len(self._sets) + 1}" if self._sets else ""
                 self._sets[asked.drive_kinds] = self._maker.make(
@@ -190,7 +189,7 @@ class RealBed:
         limit = matrix.memory_mb(self._experiment, self._preset)
         if limit and not self._group:
             self._group = self._group_of(limit, "")
-        if any(asked.archive == "direct_cp" for asked in self._conditions.values()):
+        if any(asked.archive == "direct_cp" for asked in self._asked):
             shutil.copy2(provision.copy_program(), self._direct_cp)
             self._direct_cp.chmod(0o755)
 
@@ -215,13 +214,13 @@ class RealBed:
         share could not be compared with those that do not.
         """
         have = len(os.sched_getaffinity(0))
-        asked = [other.cpus or 0 for other in self._conditions.values()]
+        asked = [other.cpus or 0 for other in self._asked]
         most = max((cpus for cpus in asked if cpus <= have), default=0)
         return conditions.cpus or 0 if 0 < 2 * most <= have else 0
 
     def lacks(self, cell: Cell) -> str:
         """Say why the cell is N/A; nothing if it can be measured."""
-        conditions = self._conditions[_key(cell)]
+        conditions = self._asked.of(cell)
         for axis, value in cell.items():
             if reason := lacking.reason(axis, value, conditions, self._servers):
                 return reason
@@ -238,11 +237,16 @@ class RealBed:
     def _stage(self, conditions: Conditions, group: MemoryGroup | None) -> Stage:
         drives = self._sets[conditions.drive_kinds]
         folder = templates.folder_name(conditions)
+        data = drives["data"].mount_point
+        archive = data / ARCHIVE if conditions.archive else None
+        copier = self._direct_cp if conditions.archive == "direct_cp" else None
         cluster = Cluster(
-            drives["data"].mount_point / "data" / folder,
+            data / "data" / folder,
             drives.get("wal", drives["data"]).mount_point / "pg_wal" / folder,
             self._ledger,
+            self.confinement,
             group,
+            Places(tuple(filter(None, [archive])), tuple(filter(None, [copier]))),
         )
         return Stage(
             conditions=conditions,
@@ -266,7 +270,7 @@ class RealBed:
             for drive in drives.values():
                 drive.mount()
             by_folder: dict[str, Conditions] = {}
-            for asked in self._conditions.values():
+            for asked in self._asked:
                 if asked.drive_kinds == key:
                     by_folder.setdefault(templates.folder_name(asked), asked)
             for folder, asked in by_folder.items():
@@ -291,7 +295,7 @@ class RealBed:
         self, cell: Cell, round_number: int, position: int, *, control: bool = False
     ) -> Sample:
         """Measure the cell on a fresh copy of its template."""
-        conditions = self._conditions[_key(cell)]
+        conditions = self._asked.of(cell)
         stage = self._stage(conditions, self._group)
         return sampling.take(
             dataclasses.replace(stage, ready=self._cool_down(conditions)),
@@ -300,7 +304,3 @@ class RealBed:
             self._settings(conditions),
             self._group_for_programs,
         )
-
-
-def _key(cell: Cell) -> tuple[str, ...]:
-    return tuple(cell.values())

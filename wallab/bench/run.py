@@ -132,11 +132,17 @@ class Run:
             report = self._bed.open()
             plan.templates, plan.mounts = report.templates, report.mounts
             plan.machine = report.machine or plan.machine
+            memory, plan.template_memory = plan.template_memory, report.template_memory
             plan.preparing_s = round(plan.preparing_s + time.monotonic() - begun, 1)
             plan.methods = self._bed.methods
             lacking = [(cell, self._bed.lacks(cell)) for cell in plan.cells]
             plan.not_applicable = tuple(
                 NotApplicable(cell, reason) for cell, reason in lacking if reason
+            )
+        if before is not None and memory != plan.template_memory:
+            raise LabError(
+                f"{self.folder} cannot be resumed: the memory of its templates became another. "
+                "Start a new run instead."
             )
         if before not in (None, plan.methods):
             raise LabError(

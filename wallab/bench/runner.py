@@ -91,7 +91,7 @@ class Runner:
         `watch` is called now and then while it runs.
         """
         conditions, cluster = self._stage.conditions, self._stage.cluster
-        pgbench = Pgbench(self._stage.server, cluster.socket)
+        pgbench = Pgbench(self._stage.server, cluster)
         log = cluster.clients / "transactions" if logged else None
         arguments = pgbench.arguments(
             script,
@@ -117,4 +117,4 @@ class Runner:
             left = max(0.0, deadline - time.monotonic()) if seconds else None
             return pgbench.finish(child, log, left), flags
         finally:
-            process.end_group(child)
+            cluster.confinement.end(child)

@@ -9,6 +9,9 @@ from wallab.record.conditions import Conditions
 from wallab.record.experiment import Preset
 from wallab.servers.cluster import Cluster
 
+ARCHIVE = "archive"
+"""The folder for finished WAL segments, on the drive of the data."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -38,7 +41,7 @@ class Stage:
     @property
     def archive(self) -> Path:
         """Where finished WAL segments are copied to: the drive of the data."""
-        return self.drives["data"].mount_point / "archive"
+        return self.drives["data"].mount_point / ARCHIVE
 
     def timing(self, on: bool) -> None:
         """Let the drives take their time, or none, where they can."""

@@ -50,7 +50,7 @@ def make(stage: Stage, workload: str, settings: dict[str, str]) -> dict[str, Any
     cluster.stop()
     return {
         "made_by": stage.conditions.server,
-        "pgbench": Pgbench(server, cluster.socket).version(),
+        "pgbench": Pgbench(server, cluster).version(),
         **particulars,
         "bytes": cluster.read_into_memory(),
         "wal_segments": cluster.segments(),

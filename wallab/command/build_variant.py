@@ -14,7 +14,7 @@ from wallab.files import jsonfile
 from wallab.machine import ledger
 from wallab.progress import say
 from wallab.record import series
-from wallab.record.ownvariant import every
+from wallab.record.ownvariant import every, find
 from wallab.servers import buildsystem, checkresult, ownvariant, source, suite
 from wallab.servers import checks as checking
 from wallab.servers.builder import Builder, Server
@@ -36,14 +36,23 @@ Examples:
 """
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """Variants of one source, and what builds them."""
+
+    maker: Builder
+    variants: dict[str, list[Patch]]
+
+
 def how_to_start(server: Server) -> str:
     """Say where the server is and how to start it by hand."""
     build = server.build
+    own = find(build.variant)
+    of = f", source {own.source}" if own and own.source else ""
     patches = ", ".join(patch.name for patch in build.patches) or "no patch"
     state = f"built in {duration(build.seconds)}" if server.fresh else "up to date"
     path = server.path
     return (
-        f"{build.variant}: PostgreSQL {build.version} with {patches} ({state})\n"
+        f"{build.variant}: PostgreSQL {build.version} with {patches} ({state}{of})\n"
         f"  {path}\n"
         f"  start it, as a user other than root:\n"
         f"    {path}/bin/initdb -D DIRECTORY\n"
@@ -58,8 +67,9 @@ def listing(catalog: series.Catalog) -> str:
     lines += [f"  {name:{width}}  {variant.about}" for name, variant in catalog.variant.items()]
     lines.append("Series (PostgreSQL majors):")
     for name, majors in catalog.series.items():
-        tested, expected = (", ".join(fit) or "none" for fit in (majors.tested, majors.expected))
-        lines.append(f"  {name}: tested with {tested}; expected to fit: {expected}")
+        fits = [("tested with", majors.tested), ("applies to and compiles on", majors.compiles)]
+        said = "; ".join(f"{how} {', '.join(which)}" for how, which in fits if which)
+        lines.append(f"  {name}: {said or 'not tried'}")
     if own := every():
         lines.append("Your own:")
         lines += [f"  {name:{width}}  {variant.about}" for name, variant in own.items()]
@@ -85,17 +95,13 @@ def report(built: list[Server], *, as_json: bool) -> int:
 
 
 def check(
-    maker: Builder,
-    built: list[Server],
-    variants: dict[str, list[Patch]],
-    suites: tuple[str, ...],
-    *,
-    as_json: bool,
+    wanted: list[Wanted], built: list[Server], suites: tuple[str, ...], *, as_json: bool
 ) -> int:
     """Check the servers one after the other and print the results; 1 if a test failed."""
     results = []
-    for server in built:
-        result = checking.check(maker, server, variants[server.build.variant], suites)
+    asked = [(each.maker, patches) for each in wanted for patches in each.variants.values()]
+    for (maker, patches), server in zip(asked, built, strict=True):
+        result = checking.check(maker, server, patches, suites)
         results.append(result)
         if not as_json:
             print(checkresult.text(result, relative(checkresult.folder_of(server))), flush=True)
@@ -123,6 +129,16 @@ def chosen(variant: tuple[str, ...], catalog: series.Catalog) -> list[str]:
     return list(catalog.variant) if "all" in variant else list(dict.fromkeys(variant))
 
 
+def by_source(names: list[str], given: str | None) -> dict[str, list[str]]:
+    """Return the variants by what they are built from: what is given, else each one's own."""
+    asked: dict[str, list[str]] = {}
+    for name in names:
+        own = find(name)
+        remembered = own.source if own else ""
+        asked.setdefault(given or remembered or source.default("18"), []).append(name)
+    return asked
+
+
 def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Path]:
     """Return the patches in their order: --patch A B C, or --patch A --patch B --patch C."""
     if len(named) > 1 and arguments:
@@ -138,9 +154,8 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
 @click.option(
     "--source",
     "source_name",
-    default=lambda: source.default("18"),
-    show_default="18",
-    help="Major version, directory, tarball, or DIRECTORY@REF of a local clone.",
+    help="Major version, directory, tarball, or DIRECTORY@REF of a local clone.  [default: what a "
+    "variant of your own was made of, else 18]",
 )
 @options.BUILD_SYSTEM
 @options.NO_SANDBOX
@@ -168,7 +183,7 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
 @click.option("--json", "as_json", is_flag=True, help="Print the servers as JSON.")
 def command(
     variant: tuple[str, ...],
-    source_name: str,
+    source_name: str | None,
     build_system: str,
     patches: tuple[Path, ...],
     name: str | None,
@@ -192,25 +207,33 @@ def command(
         for path in ownvariant.remove(remove):
             print(f"removed {relative(path)}")
         return 0
+    known = (*suite.FOLDERS, suite.METHODS)
+    suites = tuple(dict.fromkeys(suites)) or known
     if patches or name or on:
         files = patch_files(patches, variant)
         if not name or not patches:
             raise LabError("a variant of your own takes --patch FILE… and --name NAME")
         on = on or "stock"
         ownvariant.check_name(name, on, catalog.variant)
+        ((source_name, _),) = by_source([on], source_name).items()
         maker = builder_of(source_name, build_system)
         below = patches_of(catalog, on, maker.source)
-        with ownvariant.added(name, on, files) as (own, folder):
-            built = maker.build({name: below + own_patches(own, folder)})
-        wanted = {name: patches_of(catalog, name, maker.source)}
+        of = source.recorded(source_name, maker.source)
+        with ownvariant.added(name, on, files, of) as (own, folder):
+            variants = {name: below + own_patches(own, folder)}
+            suite.refuse_unknown(suites, maker.source, variants.values())
+            built = maker.build(variants)
+        wanted = [Wanted(maker, {name: patches_of(catalog, name, maker.source)})]
     else:
-        names = chosen(variant, catalog)
-        maker = builder_of(source_name, build_system)
-        wanted = {known: patches_of(catalog, known, maker.source) for known in names}
-        built = maker.build(wanted)
+        wanted = []
+        for of, names in by_source(chosen(variant, catalog), source_name).items():
+            maker = builder_of(of, build_system)
+            variants = {name: patches_of(catalog, name, maker.source) for name in names}
+            suite.refuse_unknown(suites, maker.source, variants.values())
+            wanted.append(Wanted(maker, variants))
+        built = [server for each in wanted for server in each.maker.build(each.variants)]
     if to_check:
-        known = (*suite.FOLDERS, suite.METHODS)
-        return check(maker, built, wanted, tuple(dict.fromkeys(suites)) or known, as_json=as_json)
+        return check(wanted, built, suites, as_json=as_json)
     return report(built, as_json=as_json)
 
 

@@ -12,7 +12,7 @@ from wallab import paths
 from wallab.machine import container
 from wallab.servers import prebuilt
 
-COMMANDS = ("run-matrix", "build-variant", "tabulate", "power-cut", "drive", "test")
+COMMANDS = ("run-matrix", "build-variant", "reproduce", "tabulate", "power-cut", "drive", "test")
 INTERACTIVE = ("bash", "sh")
 
 

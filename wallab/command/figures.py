@@ -120,18 +120,12 @@ def cuts(words: list[str]) -> str:
     for variant in variants:
         if not any(verdict.cell.variant == variant for verdict in verdicts):
             raise LabError(f"no variant “{variant}” in {name}")
-    columns = list(dict.fromkeys(verdict.cell.sync for verdict in verdicts))
-    marks: dict[tuple[str, ...], dict[str, str]] = {}
-    for verdict in verdicts:
-        cell = verdict.cell
-        head = (titles.get(cell.variant, cell.variant), cell.write_cache, cell.filesystem)
-        marks.setdefault(head, {})[cell.sync] = verdict.mark
-    rows = [[*head, *(of.get(column, "") for column in columns)] for head, of in marks.items()]
-    heads = ["patch", "writeback cache", "file system", *columns]
+    laid_out = display.layout(verdicts, titles)
     # Its second line says of what, its last one what it comes to.
     lines = display.render(report).splitlines()
     about = markdown.escape(f"{lines[1]}. {lines[-1]}")
-    return "\n".join([*extract.lines_of(heads, 3, rows), "", f"`results/{name}`: {about}"])
+    lines = extract.lines_of(laid_out.heads, laid_out.naming, laid_out.rows)
+    return "\n".join([*lines, "", f"`results/{name}`: {about}"])
 
 
 def file(words: list[str]) -> str:

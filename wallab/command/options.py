@@ -36,7 +36,7 @@ NO_SANDBOX = click.option(
     is_flag=True,
     expose_value=False,
     callback=_without_sandbox,
-    help="Build even where there is no sandbox: only for patches that you trust.",
+    help="Build and run even where there is no sandbox: only for patches that you trust.",
 )
 
 OUTPUT = click.option(

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -10,8 +10,9 @@ from wallab.command import options, outcome
 from wallab.files import jsonfile
 from wallab.powercut import campaign, display
 from wallab.powercut.conduct import Conductor
+from wallab.powercut.cutcell import LoadName
 from wallab.powercut.faultinjection import FAULTS
-from wallab.powercut.plan import CUTS, FAULT, CampaignRequest, planned, prepare
+from wallab.powercut.plan import CUTS, FAULT, LOAD, CampaignRequest, planned, prepare
 from wallab.progress import say
 
 EPILOG = """\b
@@ -20,6 +21,9 @@ Examples:
   scripts/power-cut --variants both,committed --cuts 50
   scripts/power-cut --cells write_cache=off,on --cells sync=open_direct --cells filesystem=xfs
   scripts/power-cut --variants foo                 a variant of your own
+  scripts/power-cut --load reload --variants stock,reload-sync --cells write_cache=on
+                                                   a reload of wal_sync_method, every pair of them
+  scripts/power-cut --load standby --cells sync=fdatasync --cells to=open_datasync
   scripts/power-cut --resume latest
   scripts/tabulate RUN --cuts latest               the marks in a table of TPS
 """
@@ -38,7 +42,8 @@ GATE_FAILED = 1
     "--cells",
     multiple=True,
     metavar="AXIS=VALUE[,…]",
-    help="Only cells with these values of variant, write_cache, sync or filesystem.",
+    help="Only cells with these values of variant, write_cache, sync, filesystem or, with a "
+    "reload, to.",
 )
 @click.option(
     "--variants",
@@ -58,6 +63,13 @@ GATE_FAILED = 1
     "--fault",
     type=click.Choice(list(FAULTS)),
     help=f"What happens to the server.  [default: {FAULT}]",
+)
+@click.option(
+    "--load",
+    type=click.Choice(get_args(LoadName)),
+    help="What goes on meanwhile: transactions; or also a reload that changes wal_sync_method from "
+    "sync to to, under a long statement, or on a standby that commits wait for."
+    f"  [default: {LOAD}]",
 )
 @click.option(
     "--traces",
@@ -81,11 +93,13 @@ def command(*, jobs: int | None, traces: str, list_only: bool, as_json: bool, **
     if list_only:
         for cell in plan.cells:
             print(cell.name.replace(" ", "\t"))
-        say(f"{len(plan.cells)} cells, less those whose variant lacks the method, and the controls")
+        say(f"{len(plan.cells)} cells, less those whose variant lacks a method, and the controls")
         return 0
     prepared, folder = prepare(plan), plan.folder
     try:
-        conductor = Conductor(folder, prepared.campaign, prepared.servers, traces)
+        conductor = Conductor(
+            folder, prepared.campaign, prepared.servers, traces, guest=prepared.guest
+        )
         report = conductor.conduct(jobs or (os.cpu_count() or 1) + 1, resumed=plan.resumed)
     except KeyboardInterrupt:
         if (folder / campaign.CUTS).exists():

@@ -1,15 +1,13 @@
 """psql on a cluster that lasts as long as the session: a variant's server to look at."""
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import click
 
 from wallab.command import outcome
-from wallab.machine import ledger, process
+from wallab.machine import ledger, process, serversandbox
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
 from wallab.record import series
@@ -35,12 +33,13 @@ def command(variant: str, arguments: tuple[str, ...]) -> int:
     (server,) = builder.Builder(tree, buildsystem.choose("auto", tree)).build(wanted)
     for line in ledger.clear_dead():
         say(f"left behind by an earlier run: {line}")
+    confinement = serversandbox.confinement(guest=server.guest)
     owned = Ledger.open()
     try:
         home = owned.folder / "cluster"
         home.mkdir()
         process.own(home)
-        cluster = Cluster(home / "data", home / "wal", owned)
+        cluster = Cluster(home / "data", home / "wal", owned, confinement)
         cluster.create(server.path)
         cluster.start(server.path, {})
         try:
@@ -48,15 +47,9 @@ def command(variant: str, arguments: tuple[str, ...]) -> int:
             # Ctrl-C is psql's own.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             environment = {"PGDATABASE": "postgres", "PGUSER": "postgres"}
-            # The variant's own psql is as much a stranger's as its server. It keeps the terminal.
-            user = process.server_user()
-            return subprocess.run(
-                [*psql, *arguments],
-                env=os.environ | environment,
-                user=user,
-                group=user,
-                extra_groups=[] if user else None,
-            ).returncode
+            # The variant's own psql is as much a stranger's as its server.
+            places = cluster.clients_places(server.path)
+            return confinement.foreground([*psql, *arguments], places, environment)
         finally:
             cluster.stop()
     finally:

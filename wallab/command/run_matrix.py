@@ -12,7 +12,9 @@ from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
+from wallab.machine import serversandbox
 from wallab.progress import say
+from wallab.record import manifest as manifests
 from wallab.record.samples import SAMPLES
 from wallab.results import tabulation
 from wallab.results.intervals import STOPPING_ROUNDS
@@ -124,6 +126,11 @@ def report_failed(table: Table, folder: Path) -> int:
     help="This machine and its clock, or an emulated one whose clock counts instructions.",
 )
 @click.option(
+    "--mips",
+    type=click.IntRange(1, 1000),
+    help="Million instructions a second of a virtual machine.  [default: the experiment's]",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     help="Samples at a time, on a virtual machine.  [default: what this machine holds]",
@@ -159,10 +166,16 @@ def command(
         parts = (manifest.experiment, manifest.preset, manifest.cells, prepared.servers)
         bed: RealBed | VirtualBed
         if virtual:
-            bed = VirtualBed(*parts, seed=manifest.seed, folder=folder, workers=jobs)
+            # Of the emulator and the kernel of a run that goes on, there may be newer ones.
+            before = manifests.load(folder).virtual if plan.resumed else None
+            bed = VirtualBed(
+                *parts, seed=manifest.seed, folder=folder, workers=jobs,
+                packages=before.packages if before else None,
+            )  # fmt: skip
             manifest.virtual, workers = bed.machine, bed.jobs
         else:
-            bed, workers = RealBed(*parts, root_device_too=root_device_too), 1
+            confinement = serversandbox.confinement(guest=prepared.guest)
+            bed, workers = RealBed(*parts, confinement, root_device_too=root_device_too), 1
         measuring = run.Run(folder, manifest, bed, workers)
         measuring.measure(resumed=plan.resumed, max_seconds=max_seconds)
     except KeyboardInterrupt:

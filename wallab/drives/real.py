@@ -5,7 +5,6 @@ All work happens in a folder of the lab's own below the directory that the user 
 
 import itertools
 import os
-import shutil
 from pathlib import Path
 
 from wallab.drives.drive import Drive
@@ -122,12 +121,12 @@ class DirectoryDrive(Drive):
     def snapshot(self) -> None:
         """Keep a copy of the files."""
         if self._kept.exists():
-            shutil.rmtree(self._kept)
+            scratch.remove(self._kept)
         _copy(self.mount_point, self._kept)
 
     def restore(self) -> None:
         """Replace the files by a copy of the kept ones, and wait until it is on the disk."""
-        shutil.rmtree(self.mount_point)
+        scratch.remove(self.mount_point)
         _copy(self._kept, self.mount_point)
 
     def forget(self) -> None:

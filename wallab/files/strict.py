@@ -72,14 +72,15 @@ def _large_number(data: Any) -> str | None:
         items = enumerate(data)
     for key, value in items:
         if (below := _large_number(value)) is not None:
-            return f"{key}.{below}".rstrip(".")
+            return f"{key}.{below}" if below else str(key)
     return None
 
 
 def _explain(data: dict[str, Any], shape: Any, message: str) -> str:
     """Put the key in front: “Expected `int`, got `str` - at `$.a.b`” → “a.b: expected …”."""
-    reason, _, path = message.partition(" - at ")
-    key = path.strip("`").removeprefix("$").removeprefix(".")
+    # The place comes last; a key that is told before may have such words in it.
+    place = re.fullmatch(r"(.*) - at `\$(.*)`", message, re.DOTALL)
+    reason, key = (place[1], place[2].removeprefix(".")) if place else (message, "")
     for name in _tables(data, shape, message, key):
         key = key.replace("[...]", f".{name}", 1)
     reason = reason[:1].lower() + reason[1:]
@@ -106,6 +107,7 @@ def _tables(data: dict[str, Any], shape: Any, message: str, key: str) -> list[st
             except msgspec.ValidationError as error:
                 if str(error) == message:
                     names.append(name)
+                    data = alone  # others may have the same mistake
                     break
         else:
             break

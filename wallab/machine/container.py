@@ -45,7 +45,7 @@ def command() -> str:
     """The exact command that gives a container these rights."""
     name, kept = "wal-lab", ""
     if image() == "builder":
-        name, kept = "wal-lab:builder", f"-v wal-lab:{paths.BUILD} "
+        name, kept = "wal-lab:builder", f"-v wal-lab:{paths.BUILD} --network none "
     devices = " ".join(f"--device {device}" for device in DEVICES)
     return (
         "docker run --rm --cap-add SYS_ADMIN --security-opt apparmor=unconfined "

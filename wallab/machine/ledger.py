@@ -283,9 +283,9 @@ def _mode(home: Path) -> int:
 def _prepare(home: Path) -> None:
     """Make the folder of records if it is not there; MachineError as from `_check`."""
     try:
-        home.mkdir(mode=_mode(home), parents=True, exist_ok=True)
+        home.mkdir(mode=_mode(home), parents=True)
     except FileExistsError:
-        pass  # and no folder
+        pass  # and maybe no folder
     except OSError as error:
         raise MachineError(f"{home}: {error.strerror}") from None
     _check(home)

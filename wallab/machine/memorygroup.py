@@ -115,10 +115,13 @@ class MemoryGroup:
         """Return the command behind a shell that waits for `admit`; its stdin must be a pipe."""
         return ["sh", "-c", 'read -r go; exec "$@" </dev/null', "sh", *command]
 
-    def admit(self, child: "subprocess.Popen[bytes]") -> None:
-        """Put a waiting child into the group, and let it go on: all that it starts is inside."""
+    def admit(self, child: "subprocess.Popen[bytes]", pid: int | None = None) -> None:
+        """Put a waiting child into the group, and let it go on: all that it starts is inside.
+
+        `pid` is the process that waits, where that is not the child itself.
+        """
         assert child.stdin is not None
-        self.add(child.pid)
+        self.add(child.pid if pid is None else pid)
         with child.stdin as waiting:
             waiting.write(b"go\n")
 

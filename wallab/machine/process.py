@@ -49,20 +49,14 @@ def _go_to(folder: Path) -> None:
         os._exit(1)
 
 
+def server_environment() -> dict[str, str]:
+    """Return the variables that servers, and the programs that come with them, know."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
 def server_user() -> str | None:
     """The user that servers run as, or None where the lab does not run as root."""
     return SERVER_USER if os.geteuid() == 0 else None
-
-
-def can_run(server: Path) -> bool:
-    """Whether that user can reach the installed server where it is."""
-    try:
-        with started(
-            [server / "bin/postgres", "-V"], as_server=True, stdout=subprocess.DEVNULL
-        ) as child:
-            return child.wait(60) == 0
-    except PermissionError:
-        return False
 
 
 def server_owner() -> int:
@@ -229,9 +223,7 @@ def _start(
     if user and cwd:
         preparations.append(functools.partial(_go_to, cwd))
         cwd = None
-    base = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-    if not (as_server or bare):
-        base = dict(os.environ)
+    base = server_environment() if as_server or bare else dict(os.environ)
     return subprocess.Popen(
         [str(part) for part in command],
         cwd=cwd or (Path("/") if as_server else None),

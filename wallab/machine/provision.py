@@ -61,8 +61,6 @@ PACKAGES: dict[str, dict[str, str]] = {
         "zlib1g-dev": "pkg-config",
     },
     "drive": {
-        "btrfs-progs": "mkfs.btrfs",
-        "e2fsprogs": "mkfs.ext4",
         "gcc": "gcc",
         "libc6-dev": "gcc",
         "libfuse3-dev": "pkg-config",
@@ -70,6 +68,10 @@ PACKAGES: dict[str, dict[str, str]] = {
         "mount": "losetup",
         "ninja-build": "ninja",
         "pkg-config": "pkg-config",
+    },
+    "filesystems": {
+        "btrfs-progs": "mkfs.btrfs",
+        "e2fsprogs": "mkfs.ext4",
         "xfsprogs": "mkfs.xfs",
     },
     "browser": {
@@ -98,6 +100,10 @@ PACKAGES: dict[str, dict[str, str]] = {
         "sysbench": "sysbench",
     },
 }
+
+UNPACKED = {"filesystems", "virtual"}
+"""What root has installed. For others a virtual machine unpacks it into the cache when it needs it,
+and other machines take root anyway."""
 
 
 class SetupError(Exception):
@@ -132,6 +138,8 @@ def missing_packages(names: Iterable[str]) -> list[str]:
 
 def install_packages(groups: list[str]) -> None:
     """Install the packages of the groups; where there is no apt, check for their commands."""
+    if os.geteuid() != 0 and shutil.which("apt-get"):
+        groups = [group for group in groups if group not in UNPACKED]
     install({name: probe for group in groups for name, probe in PACKAGES[group].items()})
 
 
@@ -226,9 +234,13 @@ def create_environment(requirements: Path) -> None:
     stamp.write_text("\n".join([*kept, fingerprint]) + "\n")
 
 
+_COMPILED = b"2"
+"""Raised when the way of compiling changes, so that everything is compiled anew."""
+
+
 def _program(folder: Path, name: str) -> Path:
     """Return where a program of the lab's own is, named by the sources it is built from."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_COMPILED)
     for file in sorted(folder.rglob("*")):
         if file.is_file() and (file.suffix in {".c", ".h", ".build"}):
             digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
@@ -259,14 +271,22 @@ def alone() -> Iterator[None]:
 
 
 def compile_program(folder: Path, program: Path) -> None:
-    """Compile the folder's program, unless that was done for just these sources."""
+    """Compile the folder's program, unless that was done for just these sources.
+
+    The same compiler makes the same bytes of them wherever the folders are.
+    """
     if program.exists():
         return
     say(f"compiling {program.name}")
     build = program.parent / "build"
     shutil.rmtree(program.parent, ignore_errors=True)
+    # As Meson has it: in the build folder, from files of the other that it names from there.
+    build.mkdir(parents=True)
+    here, there = build.resolve(), folder.resolve()
+    names = {os.path.relpath(there, here): folder.name, str(there): folder.name, str(here): "build"}
+    maps = [f"-ffile-prefix-map={name}={other}" for name, other in names.items()]
     # Warnings of a compiler that the tests have not seen are no reason to stop a user.
-    run(["meson", "setup", "-Dwerror=false", str(build), str(folder)])
+    run(["meson", "setup", "-Dwerror=false", f"-Dc_args={maps}", str(here), str(there)])
     run(["meson", "compile", "-C", str(build)])
     shutil.copy2(build / program.name, program)
 
@@ -281,16 +301,15 @@ def main() -> int:
     parser.add_argument(
         "group",
         nargs="*",
-        metavar="build|drive|virtual|test|browser",
+        metavar="|".join(name for name in PACKAGES if name != "base"),
         help="what to set up for; everything if none is named",
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing if nothing is missing")
     arguments = parser.parse_args()
     groups: list[str] = arguments.group
     if unknown := set(groups) - set(PACKAGES):
-        parser.error(
-            f"no such group: {', '.join(sorted(unknown))}; build, drive, virtual, test or browser"
-        )
+        known = ", ".join(name for name in PACKAGES if name != "base")
+        parser.error(f"no such group: {', '.join(sorted(unknown))}; there are {known}")
     if not groups and not arguments.quiet:
         groups = list(PACKAGES)
     if sys.version_info < (3, 11):  # noqa: UP036 - it runs before anything is checked
@@ -307,6 +326,9 @@ def main() -> int:
             if "drive" in groups:
                 compile_program(DRIVE, drive_program())
                 compile_program(DIRECT_CP, copy_program())
+            if "virtual" in groups:
+                compile_program(TURNS, turns_library())
+                run([str(LAB / ".venv" / "bin" / "python"), "-m", "wallab.virtual.ready"])
     except (SetupError, OSError) as error:
         say(str(error))
         return 3

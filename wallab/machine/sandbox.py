@@ -1,8 +1,9 @@
-"""Where the code of strangers runs: as a user of its own, with nothing of the machine's to write.
+"""Where the code of strangers is built and tested: as a user who has nothing of the machine's.
 
 Bubblewrap gives it processes, a network of nobody and a view of the files that has programs,
 read-only, and its own folder. In a container without the right to make namespaces, the container
-has to be all that. Limits are the same in both.
+has to be all that. Limits are the same in both. Servers at work have a sandbox of the same walls
+(serversandbox.py).
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal
@@ -47,6 +48,9 @@ _PASSED = ("PATH", "CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "PK
 
 PACKAGES = Path(msgspec.__file__).parents[1]
 """Where the Python packages are that the lab uses."""
+
+_NOBODY = "65534"
+"""A user that every machine has, by number: its group has other names on some."""
 
 _SIOCGIFFLAGS = 0x8913
 _IFF_UP = 1
@@ -108,10 +112,10 @@ def owner(*, guest: bool) -> int:
 
 
 @functools.cache
-def refused(guest: bool = True) -> str:
+def refused() -> str:
     """Say why bubblewrap makes no sandbox on this machine; nothing if it does."""
-    name = user(guest=guest)
-    command = [*_bwrap(name, 1 << 20), "--", *_become(name), "true"]
+    name = _NOBODY if os.geteuid() == 0 else None
+    command = [*bubblewrap(name, 1 << 20), "--", *become(name), "true"]
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=60, env=_bare()
@@ -126,7 +130,8 @@ def refused(guest: bool = True) -> str:
 def kind(*, guest: bool = True) -> Kind:
     """Return which sandbox there is; MachineError if there is none, and the user wants one.
 
-    A container counts as one if it has no network, or if what it builds is the lab's own.
+    A container counts as one if it has no network, or if what is built or run there is the lab's
+    own, or came with its image.
     """
     if os.environ.get(SETTING):
         return "none"
@@ -134,16 +139,17 @@ def kind(*, guest: bool = True) -> Kind:
     if not reason:
         return "bwrap"
     if container.image():
-        if guest and (network := _network()):
+        if guest and container.image() != "lab" and (network := _network()):
             raise MachineError(
                 f"this container has a network ({network}), which strangers' patches must not "
-                "reach: build them with “docker compose run --rm builder”, or “docker run "
-                "--network none …”; or, if you trust them, with --no-sandbox"
+                "reach: build them with “docker compose run --rm builder”, run them with “docker "
+                "compose run --rm patched”, or either with “docker run --network none …”; or, if "
+                "you trust them, with --no-sandbox"
             )
         return "container"
     raise MachineError(
-        f"no sandbox for the build: bubblewrap makes none here ({reason}). Install it (scripts/"
-        "setup build), and let this user make namespaces; or, if you trust all patches, build "
+        f"no sandbox for patched code: bubblewrap makes none here ({reason}). Install it (scripts/"
+        "setup build), and let this user make namespaces; or, if you trust all patches, do "
         f"without: --no-sandbox, or {SETTING}=1"
     )
 
@@ -165,13 +171,15 @@ def _bare() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
-def _bwrap(name: str | None, scratch: int) -> list[str]:
-    """The beginning of a command in bubblewrap, run by the named user or by the lab's own.
+def bubblewrap(name: str | None, scratch: int) -> list[str]:
+    """Return the beginning of a command in bubblewrap, run by the named user or the lab's own.
 
     Root makes the namespaces and becomes the user inside, so that no right is left to the user's
     own number, and folders can be shown that lie where that user may not pass.
     """
-    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    # Bubblewrap refuses users whom somebody else gave rights.
+    command = ["setpriv", "--inh-caps=-all", "--ambient-caps=-all"] if name is None else []
+    command += ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
     if name is None:
         command += ["--unshare-user", "--disable-userns"]
@@ -189,13 +197,27 @@ def _bwrap(name: str | None, scratch: int) -> list[str]:
     return command
 
 
-def _become(name: str | None, *, alone: bool = False) -> list[str]:
+def become(name: str | None, *, alone: bool = False) -> list[str]:
     """Become the user, for good; `alone` outside of a process namespace."""
     if name is None:
         return []
     command = ["setpriv", "--reuid", name, "--regid", name, "--clear-groups", "--no-new-privs"]
     command += ["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"]
     return [*command, "--pdeathsig=KILL"] if alone else command
+
+
+def view(readable: Mapping[Path, Path], writable: Mapping[Path, Path]) -> list[str]:
+    """Return bubblewrap's options for what is seen of the lab: place inside -> place outside."""
+    command: list[str] = []
+    for place in _hidden():
+        command += [*_parents(place), "--perms", "0755", "--tmpfs", str(place)]
+    for place, outside in sorted(readable.items()):
+        if place == outside and _is_shown(place) and not _is_hidden(place):
+            continue
+        command += [*_parents(place), "--ro-bind", str(outside), str(place)]
+    for place, outside in writable.items():
+        command += [*_parents(place), "--bind", str(outside), str(place)]
+    return command
 
 
 def environment() -> dict[str, str]:
@@ -206,20 +228,6 @@ def environment() -> dict[str, str]:
 def lab_folders() -> list[Path]:
     """Return what the lab's own Python needs inside."""
     return [Path(sys.prefix), Path(sys.base_prefix), PACKAGES, paths.LAB / "wallab"]
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder with whatever a stranger made of it, however deep; nothing if it is not."""
-    if os.geteuid() != 0 and folder.is_dir() and not folder.is_symlink():
-        subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True)
-    for _ in range(5):
-        result = subprocess.run(
-            ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
-        )
-        if result.returncode == 0:
-            return
-        time.sleep(0.1)  # what was killed may still be at work
-    raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
 
 
 def used(folder: Path, what: str = "--block-size=1") -> int:
@@ -317,21 +325,14 @@ class Sandbox:
         words = {"LC_ALL": "C", "LANG": "C.UTF-8"}
         known = {"HOME": home, "TMPDIR": home, **words, **environment(), **variables}
         if self.kind == "bwrap":
-            outer = _bwrap(self.user, self.limits.scratch)
-            for place in _hidden():
-                outer += [*_parents(place), "--perms", "0755", "--tmpfs", str(place)]
-            for place, outside in sorted(self._readable.items()):
-                if place == outside and _is_shown(place) and not _is_hidden(place):
-                    continue
-                outer += [*_parents(place), "--ro-bind", str(outside), str(place)]
-            for place, outside in self._writable.items():
-                outer += [*_parents(place), "--bind", str(outside), str(place)]
+            outer = bubblewrap(self.user, self.limits.scratch)
+            outer += view(self._readable, self._writable)
             for name, value in known.items():
                 outer += ["--setenv", name, value]
-            outer += ["--chdir", str(cwd), "--", *_become(self.user)]
+            outer += ["--chdir", str(cwd), "--", *become(self.user)]
         else:
             pairs = [f"{name}={value}" for name, value in known.items()]
-            outer = [*_become(self.user, alone=True), "env", "-i", f"--chdir={cwd}", *pairs]
+            outer = [*become(self.user, alone=True), "env", "-i", f"--chdir={cwd}", *pairs]
         if self._group is not None:
             # Whoever starts it is root still, so that it is in the group before it is anybody.
             join = 'echo $$ >"$0" && exec "$@"'

@@ -1,12 +1,28 @@
 """Folders that go with everything in them, and with the processes whose programs are there."""
 
+import os
 import secrets
-import shutil
+import subprocess
+import time
 from pathlib import Path
 
 from wallab.errors import MachineError
 from wallab.machine import mounts, running
 from wallab.machine.owned import OwnedFolder
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with whatever a stranger made of it, however deep; nothing if it is not."""
+    if os.geteuid() != 0 and folder.is_dir() and not folder.is_symlink():
+        subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True)
+    for _ in range(5):
+        result = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, text=True
+        )
+        if result.returncode == 0:
+            return
+        time.sleep(0.1)  # what was killed may still be at work
+    raise MachineError(f"{folder} cannot be removed: {result.stderr.strip()[-300:]}")
 
 
 class Folder(OwnedFolder, frozen=True):
@@ -19,9 +35,7 @@ class Folder(OwnedFolder, frozen=True):
         if mounted := mounts.below(self.path):
             raise MachineError(f"{self.path} stays, for something is mounted at {mounted[0]}")
         done = running.end_below(self.path)
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self.is_there():
-            raise MachineError(f"{self.path} could not be removed")
+        remove(self.path)
         return "; ".join([*done, f"removed {self.path}"])
 
 

@@ -15,6 +15,7 @@ import msgspec
 from wallab.bench import installed
 from wallab.drives.simulated import SimulatedDrive
 from wallab.machine import mounts
+from wallab.machine.confinement import Confinement
 from wallab.machine.ledger import Ledger
 from wallab.powercut.shapes import TABLES
 from wallab.servers.cluster import Cluster
@@ -53,7 +54,13 @@ class Template(msgspec.Struct, frozen=True):
 class DrivePair:
     """The WAL drive and the data drive with one kind of file system, and a cluster on them."""
 
-    def __init__(self, filesystem: str, profiles: dict[str, str], ledger: Ledger) -> None:
+    def __init__(
+        self,
+        filesystem: str,
+        profiles: dict[str, str],
+        ledger: Ledger,
+        confinement: Confinement,
+    ) -> None:
         self.drives: dict[str, SimulatedDrive] = {}
         self._undo = contextlib.ExitStack()
         try:
@@ -69,6 +76,7 @@ class DrivePair:
             self.drives["data"].mount_point / "data",
             self.drives["wal"].mount_point / "pg_wal",
             ledger,
+            confinement,
         )
         self.template: Template | None = None
 
@@ -125,9 +133,14 @@ class CutBed:
     """Everything that a worker cuts with; `open` makes it, `close` takes it away."""
 
     def __init__(
-        self, trees: dict[str, Path], filesystems: list[str], profiles: dict[str, str]
+        self,
+        trees: dict[str, Path],
+        filesystems: list[str],
+        profiles: dict[str, str],
+        confinement: Confinement,
     ) -> None:
         """`trees` are the variants' installed servers; `profiles` those of the drives."""
+        self._confinement = confinement
         self._trees = trees
         self._filesystems = filesystems
         self._profiles = profiles
@@ -143,12 +156,14 @@ class CutBed:
             self.ledger = Ledger.open()
             self._undo.callback(self.ledger.close)
             for filesystem in self._filesystems:
-                pair = DrivePair(filesystem, self._profiles, self.ledger)
+                pair = DrivePair(filesystem, self._profiles, self.ledger, self._confinement)
                 self.pairs[filesystem] = pair
                 self._undo.callback(pair.close)
             # As in wallab.bench.realbed: file systems are mounted where the drives do not live.
             mounts.enter_private_namespace()
-            trees = installed.shown(self._trees, self.ledger, self._undo, private=True)
+            trees = installed.shown(
+                self._trees, self.ledger, self._undo, self._confinement, private=True
+            )
             self.servers, self.methods = dict(trees.paths), dict(trees.methods)
             for pair in self.pairs.values():
                 self._undo.callback(pair.cluster.stop, signal.SIGQUIT)

@@ -10,7 +10,7 @@ import msgspec
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.powercut.controls import ATTEMPTS, CONTROLS
-from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutcell import CutCell, LoadName
 from wallab.powercut.cutrecord import CutRecord
 from wallab.record import difference as differences
 from wallab.record.axes.sync import FSYNC_OFF
@@ -56,8 +56,8 @@ class Campaign(msgspec.Struct, kw_only=True):
     """Axis -> value -> how the table writes it, where that is otherwise."""
 
     def applies(self, cell: CutCell) -> bool:
-        """Whether the cell's variant has its method."""
-        return cell.sync == FSYNC_OFF or cell.sync in self.methods[cell.variant]
+        """Whether the cell's variant has its methods."""
+        return cell.methods <= set(self.methods[cell.variant])
 
 
 def find(name: str) -> Path:
@@ -96,7 +96,7 @@ def difference(old: Campaign, new: Campaign) -> list[str]:
 # --- cells ----------------------------------------------------------------------------------
 
 
-def axes(experiment: Experiment) -> dict[str, tuple[str, ...]]:
+def axes(experiment: Experiment, load: LoadName = "transactions") -> dict[str, tuple[str, ...]]:
     """Return the values that the cells of a campaign can have, those of the experiment first."""
     try:
         variants, methods = experiment.axes["variant"], experiment.axes["sync"]
@@ -104,20 +104,22 @@ def axes(experiment: Experiment) -> dict[str, tuple[str, ...]]:
         raise LabError(
             f"the experiment has no axis {missing}, so there is nothing to cut"
         ) from None
-    return {
-        "variant": tuple(variants),
-        "write_cache": tuple(WRITE_CACHES),
-        "sync": tuple(methods),
-        "filesystem": FILE_SYSTEMS,
-    }
+    others = {"write_cache": tuple(WRITE_CACHES), "filesystem": FILE_SYSTEMS}
+    if load == "transactions":
+        return {"variant": tuple(variants), "sync": tuple(methods), **others}
+    reloaded = tuple(method for method in methods if method != FSYNC_OFF)
+    return {"variant": tuple(variants), "sync": reloaded, "to": reloaded, **others}
 
 
-def choose(experiment: Experiment, conditions: Iterable[str]) -> list[CutCell]:
+def choose(
+    experiment: Experiment, conditions: Iterable[str], load: LoadName = "transactions"
+) -> list[CutCell]:
     """Return the cells that fit all conditions, such as “sync=fdatasync,open_sync”.
 
-    LabError for an axis or a value that there is not.
+    With a load that reloads there is one for every pair of methods, in either direction. LabError
+    for an axis or a value that there is not, and where nothing fits.
     """
-    chosen = axes(experiment)
+    chosen = axes(experiment, load)
     for condition in conditions:
         axis, equals, values = condition.partition("=")
         if not equals or axis not in chosen:
@@ -132,13 +134,18 @@ def choose(experiment: Experiment, conditions: Iterable[str]) -> list[CutCell]:
                     f"{', '.join(chosen[axis])}"
                 )
         chosen[axis] = tuple(value for value in chosen[axis] if value in wanted)
-    return [
-        CutCell(variant=variant, write_cache=cache, sync=sync, filesystem=filesystem)
+    cells = [
+        CutCell(variant, cache, sync, filesystem, load=load, to=to)
         for variant in chosen["variant"]
         for cache in chosen["write_cache"]
         for sync in chosen["sync"]
+        for to in chosen.get("to", ("",))
         for filesystem in chosen["filesystem"]
+        if sync != to
     ]
+    if not cells:
+        raise LabError("--cells: a reload changes the method: expected sync and to that differ")
+    return cells
 
 
 def control_cells(variant: str) -> list[CutCell]:

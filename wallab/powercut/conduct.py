@@ -28,12 +28,22 @@ class Conductor:
     """A campaign's directory and the workers that fill it."""
 
     def __init__(
-        self, folder: Path, record: Campaign, servers: dict[str, Path], traces: str
+        self,
+        folder: Path,
+        record: Campaign,
+        servers: dict[str, Path],
+        traces: str,
+        *,
+        guest: bool,
     ) -> None:
-        """`record` lacks the methods, which the workers find out; traces: none, lost or all."""
+        """`record` lacks the methods, which the workers find out; traces: none, lost or all.
+
+        `guest`: whether the code of a server is a stranger's.
+        """
         self.folder = folder
         self._campaign = record
         self._servers = servers
+        self._guest = guest
         self._traces = traces
         self._records = RecordFile(folder / CUTS)
 
@@ -54,6 +64,7 @@ class Conductor:
             profiles=record.profiles,
             settings=record.settings,
             seed=record.seed,
+            guest=self._guest,
         )
         with contextlib.closing(Crew(jobs)) as crew:
             with Work(f"making drives for {jobs} workers"):

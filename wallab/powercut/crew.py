@@ -40,6 +40,8 @@ class Setup(msgspec.Struct, frozen=True):
     profiles: dict[str, str]
     settings: dict[str, str]
     seed: int
+    guest: bool
+    """Whether the code of a server is a stranger's."""
 
 
 class Ready(msgspec.Struct, frozen=True):

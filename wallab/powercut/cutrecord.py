@@ -8,6 +8,7 @@ import msgspec
 from wallab.files.linefile import LineFile
 from wallab.powercut.cutcell import CutCell
 from wallab.powercut.oracle import Category
+from wallab.powercut.window import Window
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -44,6 +45,8 @@ class CutRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest account of a loss."""
     details: tuple[str, ...] = ()
     moment: Moment | None = None
+    window: Window | None = None
+    """Of a cell with a reload, unless the lab failed before."""
     lost_kb: float = 0.0
     """What the WAL drive's cache lost."""
     phases: dict[str, float] = {}

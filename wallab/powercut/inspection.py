@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psycopg
 
-from wallab.machine import process
 from wallab.powercut.bed import Template
 from wallab.powercut.oracle import Entry, Recovered
 from wallab.powercut.shapes import prepared_name
@@ -40,16 +39,15 @@ def read(cluster: Cluster) -> Recovered:
 def check_running(server: Path, cluster: Cluster) -> None:
     """Run pg_amcheck over the heap and the indexes of the database; Damage if it finds any."""
     _run(
+        server,
+        cluster,
         "pg_amcheck",
-        [
-            server / "bin" / "pg_amcheck",
-            "--host",
-            cluster.socket,
-            "--username=postgres",
-            "--database=postgres",
-            "--heapallindexed",
-            "--jobs=2",
-        ],
+        "--host",
+        cluster.socket,
+        "--username=postgres",
+        "--database=postgres",
+        "--heapallindexed",
+        "--jobs=2",
     )
 
 
@@ -69,15 +67,18 @@ def end_of_wal(cluster: Cluster, template: Template) -> list[str]:
 
 
 def check_stopped(server: Path, cluster: Cluster, wal: list[str]) -> None:
-    """Run pg_checksums, and pg_waldump to the end of the WAL; Damage if one complains."""
-    tools = server / "bin"
-    _run("pg_checksums", [tools / "pg_checksums", "--check", "-D", cluster.data])
-    _run("pg_waldump", [tools / "pg_waldump", "--quiet", "-p", cluster.wal, *wal])
+    """Run pg_checksums, and pg_waldump with these arguments, if any; Damage if one complains."""
+    _run(server, cluster, "pg_checksums", "--check", "-D", cluster.data)
+    if wal:
+        _run(server, cluster, "pg_waldump", "--quiet", "-p", cluster.wal, *wal)
 
 
-def _run(name: str, command: list[str | Path]) -> None:
-    with process.started(
-        command, as_server=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+def _run(server: Path, cluster: Cluster, name: str, *arguments: str | Path) -> None:
+    with cluster.confinement.started(
+        [server / "bin" / name, *arguments],
+        cluster.places(server),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     ) as child:
         try:
             words, _ = child.communicate(timeout=PATIENCE)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -45,8 +46,12 @@ class Load:
         self._errors: list[tuple[int, psycopg.Error]] = []
         self._threads = [
             threading.Thread(target=self._write, args=(number,), daemon=True)
-            for number in range(CLIENTS + len(ASYNCHRONOUS))
+            for number in self._numbers()
         ]
+
+    def _numbers(self) -> range:
+        """Return the clients' numbers."""
+        return range(CLIENTS + len(ASYNCHRONOUS))
 
     def start(self) -> None:
         """Let the clients begin."""
@@ -55,8 +60,17 @@ class Load:
 
     def wait_for_promises(self) -> None:
         """Wait until each client has had a promise; LoadFailed if one does not get any."""
+        self._wait_for(set(self._numbers()))
+
+    def wait_for_a_commit(self) -> None:
+        """Wait until the drive has had to keep the first promise; LoadFailed if none comes."""
+        self._wait_for(set(self._numbers()) - ASYNCHRONOUS, clients=1)
+
+    def _wait_for(self, of: set[int], clients: int | None = None) -> None:
+        """Wait until so many of them, or all, have had a promise."""
         deadline = time.monotonic() + PATIENCE
-        while len(self.log.clients_with_promises()) < len(self._threads):
+        wanted = len(of) if clients is None else clients
+        while len(of & self.log.clients_with_promises()) < wanted:
             self.check(time.monotonic_ns())
             if time.monotonic() > deadline:
                 raise LoadFailed(f"a client was promised nothing within {PATIENCE:.0f} s")
@@ -91,19 +105,39 @@ class Load:
         asynchronous = number in ASYNCHRONOUS
         shapes = ASYNCHRONOUS_SHAPES if asynchronous else tuple(SHAPES)
         try:
-            with contextlib.closing(self._connect(asynchronous)) as connection:
+            commit = f"-c synchronous_commit={'off' if asynchronous else 'on'}"
+            with contextlib.closing(self._cluster.connection(30, commit)) as connection:
                 client = Client(number, connection, self.log, chance)
                 while not self._stop.is_set():
                     client.transact(chance.choice(shapes))
         except psycopg.Error as error:
             self._errors.append((time.monotonic_ns(), error))
 
-    def _connect(self, asynchronous: bool) -> psycopg.Connection[tuple[object, ...]]:
-        return psycopg.connect(
-            host=str(self._cluster.socket),
-            user="postgres",
-            dbname="postgres",
-            autocommit=True,
-            connect_timeout=30,
-            options=f"-c synchronous_commit={'off' if asynchronous else 'on'}",
-        )
+
+class LateLoad(Load):
+    """Clients in a statement each that waits for a gate, and commits when it opens.
+
+    Then they say nothing more: a server looks for a new configuration only with the next message.
+    """
+
+    def __init__(
+        self, cluster: Cluster, chance_of: Callable[[str], random.Random], gate: int
+    ) -> None:
+        """`gate`: the number of its advisory lock."""
+        super().__init__(cluster, chance_of)
+        self._gate = gate
+
+    def _numbers(self) -> range:
+        return range(CLIENTS)
+
+    def _write(self, number: int) -> None:
+        try:
+            with contextlib.closing(self._cluster.connection(30)) as connection:
+                # As literals, not as parameters: see Client.commit_late.
+                connection.cursor_factory = psycopg.ClientCursor
+                Client(
+                    number, connection, self.log, self._chance_of(f"client {number}")
+                ).commit_late(self._gate)
+                select.select([connection.fileno()], [], [], PATIENCE)
+        except psycopg.Error as error:
+            self._errors.append((time.monotonic_ns(), error))

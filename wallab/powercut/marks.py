@@ -37,6 +37,8 @@ def _check(folder: Path, record: Campaign, run: Manifest) -> None:
     """Refuse a campaign that says nothing about the run."""
     if record.fault != "power":
         raise LabError(f"{folder}: was about {record.fault}, not about power cuts")
+    if all(cell.load != "transactions" for cell in record.cells):
+        raise LabError(f"{folder}: was about reloads, not about what is always so")
     if not conduct.report(folder).proved:
         raise LabError(f"{folder}: a control that must lose did not, so it proves nothing")
     ours = {build.variant: build.key for build in run.builds.values()}

@@ -9,10 +9,10 @@ from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import resultfolder
 from wallab.files.timestamp import utc
-from wallab.machine import checkout, rights
+from wallab.machine import checkout, rights, sandbox
 from wallab.powercut import campaign
 from wallab.powercut.campaign import Campaign
-from wallab.powercut.cutcell import CutCell
+from wallab.powercut.cutcell import CutCell, LoadName
 from wallab.record import matrix
 from wallab.record.experiment import Experiment
 from wallab.servers import builder, prebuilt
@@ -20,6 +20,7 @@ from wallab.servers import builder, prebuilt
 EXPERIMENT = "thread"
 CUTS = 3
 FAULT = "power"
+LOAD: LoadName = "transactions"
 
 
 class CampaignRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class CampaignRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     source: str | None = None
     fault: str | None = None
+    load: LoadName | None = None
     resume: str | None = None
     output: Path | None = None
     matrix: Path | None = None
@@ -64,6 +66,8 @@ class PreparedCampaign(msgspec.Struct, frozen=True):
     """Lacks the methods, which the workers find out."""
     servers: dict[str, Path]
     """Variant -> its installed tree."""
+    guest: bool
+    """Whether the code of any of them is a stranger's."""
 
 
 def planned(request: CampaignRequest) -> CampaignPlan:
@@ -74,11 +78,14 @@ def planned(request: CampaignRequest) -> CampaignPlan:
 def prepare(plan: CampaignPlan) -> PreparedCampaign:
     """Build the servers that are missing, and describe the machine and the lab.
 
-    MachineError where this process may not make drives; LabError where a server cannot be built.
+    MachineError where this process may not make drives, or servers have no sandbox; LabError where
+    a server cannot be built.
     """
     rights.check()
     wanted = [(None, cell.variant) for cell in plan.cells]
     servers = builder.servers_of(wanted, plan.source, "auto")
+    guest = any(server.guest for server in servers.values())
+    kind = sandbox.kind(guest=guest)
     record = Campaign(
         name=plan.name,
         started=utc(),
@@ -92,11 +99,12 @@ def prepare(plan: CampaignPlan) -> PreparedCampaign:
         source=plan.source,
         builds={name: server.build for name, server in servers.items()},
         lab=provenance.lab_state() | {"files": checkout.files()},
-        machine=provenance.machine(),
+        machine=msgspec.structs.replace(provenance.machine(), sandbox=kind),
         drive_program=checkout.drive_program(),
         titles=provenance.titles({"variant": tuple(servers)}),
     )
-    return PreparedCampaign(record, {name: server.path for name, server in servers.items()})
+    trees = {name: server.path for name, server in servers.items()}
+    return PreparedCampaign(record, trees, guest)
 
 
 def _new(request: CampaignRequest) -> CampaignPlan:
@@ -105,8 +113,10 @@ def _new(request: CampaignRequest) -> CampaignPlan:
     experiment = _read(request.matrix, name, request.source)
     if request.variants:
         experiment = matrix.with_variants(experiment, request.variants)
-    cells = campaign.choose(experiment, request.cells)
-    fault = request.fault or FAULT
+    load, fault = request.load or LOAD, request.fault or FAULT
+    if load != LOAD and fault != FAULT:
+        raise LabError(f"--load {load} goes with --fault {FAULT}: it is about what is not synced")
+    cells = campaign.choose(experiment, request.cells, load)
     return CampaignPlan(
         folder=folder,
         name=name,
@@ -124,7 +134,14 @@ def _new(request: CampaignRequest) -> CampaignPlan:
 
 def _resumed(request: CampaignRequest, name: str) -> CampaignPlan:
     """Make the plan anew, as the campaign's was: it is refused where it has become another."""
-    decided = (request.variants, request.seed, request.source, request.fault, request.output)
+    decided = (
+        request.variants,
+        request.seed,
+        request.source,
+        request.fault,
+        request.load,
+        request.output,
+    )
     if request.cells or any(option is not None for option in decided):
         raise LabError("--resume goes with --cuts, --jobs, --traces and --matrix alone")
     folder = campaign.find(name)

@@ -22,6 +22,8 @@ class CellReport(msgspec.Struct, frozen=True):
     """With a verdict, and with at least one promise."""
     bad: int = 0
     """Of them, in which something was lost or broken."""
+    hits: int = 0
+    """Of them, in which WAL was there that a reload's commits had to sync, or rely on."""
     categories: dict[str, int] = {}
     promised: int = 0
     """Transactions, over all cuts."""
@@ -37,7 +39,8 @@ class CellReport(msgspec.Struct, frozen=True):
     def mark(self) -> str:
         """The verdict in a few characters."""
         if self.state == "safe":
-            return f"safe {self.cuts}"
+            window = "" if self.cell.load == "transactions" else f", hit {self.hits}"
+            return f"safe {self.cuts}{window}"
         if self.state == "lost":
             return f"LOST {self.bad}/{self.cuts}"
         return {"N/A": "(N/A)"}.get(self.state, self.state)
@@ -81,6 +84,7 @@ def report_on(cell: CutCell, records: Iterable[CutRecord]) -> CellReport:
         state="lost" if bad else "safe",
         cuts=len(good),
         bad=len(bad),
+        hits=sum(record.window is not None and record.window.hit for record in good),
         categories=dict(sorted(collections.Counter(r.category for r in good).items())),
         promised=sum(record.promised for record in good),
         account=f"{bad[0].category}: {bad[0].account}" if bad else "",

@@ -68,6 +68,24 @@ class Client:
         SHAPES[shape](self)
         self._log.note(self.number, self._sequence, "committed")
 
+    def commit_late(self, gate: int) -> None:
+        """Run a transaction that is one statement, and waits for an advisory lock in its midst.
+
+        As such a statement is sent, without parameters, nothing comes between it and its commit.
+        """
+        self._sequence += 1
+        self._log.begin(self.number, self._sequence)
+        body = self._chance.randbytes(SMALL // 2).hex()
+        row = entry(self.number, self._sequence, 0, 1, "late", body)
+        self._connection.execute(
+            """WITH waited AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(%s)),
+            row AS (INSERT INTO entry VALUES (%s, %s, %s, %s, %s, %s, %s))
+            UPDATE counter SET sequence = %s FROM waited WHERE client = %s""",
+            (gate, row.client, row.sequence, row.part, row.parts, row.shape, row.body,
+             row.checksum, row.sequence, row.client),
+        )  # fmt: skip
+        self._log.note(self.number, self._sequence, "committed")
+
     def _execute(self, *statements: str) -> None:
         for statement in statements:
             self._connection.execute(statement)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import psycopg
 
@@ -17,12 +16,13 @@ from wallab.bench.phases import Phases
 from wallab.errors import MachineError
 from wallab.files.timestamp import utc
 from wallab.powercut import faultinjection, inspection, load
-from wallab.powercut.bed import SEGMENT, SETTINGS, CutBed, DrivePair, chance_of
+from wallab.powercut.bed import SEGMENT, CutBed, DrivePair, chance_of
 from wallab.powercut.controls import CONTROLS, PositiveControl
 from wallab.powercut.cutcell import CutCell
 from wallab.powercut.cutrecord import CutRecord, Moment
 from wallab.powercut.load import Load, LoadFailed, ServerBroke
 from wallab.powercut.oracle import Judgement, judge, promised
+from wallab.powercut.window import Window
 from wallab.record.axes.sync import FSYNC_OFF
 from wallab.servers.cluster import ServerFailed
 
@@ -37,39 +37,8 @@ HONEST = PositiveControl(about="")
 NEVER = 1 << 63
 
 
-class Cutter:
-    """Cuts the power of a bed's drives, cell by cell."""
-
-    def __init__(self, bed: CutBed, settings: dict[str, str], seed: int) -> None:
-        """`settings` are the experiment's; those of the bed go first."""
-        self._bed = bed
-        self._settings = settings | SETTINGS
-        self._seed = seed
-
-    def cut(
-        self,
-        cell: CutCell,
-        number: int,
-        fault: str = "power",
-        trace: Path | None = None,
-        keep_trace: bool = True,
-    ) -> CutRecord:
-        """Cut once and judge.
-
-        The trace of the WAL drive goes to that file if one is named, and stays there if it is to
-        be kept or something was lost. A server that does not come back is a verdict; MachineError
-        if the bed itself broke.
-        """
-        trial = Trial(self._bed, cell, number, fault, trace, self._settings, self._seed)
-        record = trial.run()
-        if trace and record.category == "safe" and not keep_trace:
-            trace.unlink(missing_ok=True)
-            record = msgspec.structs.replace(record, trace="")
-        return record
-
-
 class Trial:
-    """The state of one cut."""
+    """The state of one cut under transactions alone."""
 
     def __init__(
         self,
@@ -86,6 +55,7 @@ class Trial:
         self.fault = fault
         self.trace = trace
         self.control = CONTROLS.get(cell.control, HONEST)
+        self.bed = bed
         self.pair: DrivePair = bed.pair(cell.filesystem)
         self.server = bed.servers[cell.variant]
         self.phases = Phases()
@@ -93,14 +63,20 @@ class Trial:
             seed, cell.name, number, word
         )
         self.moment = self._choose_moment()
-        self.settings = settings | {
-            **({"fsync": "off"} if cell.sync == FSYNC_OFF else {"wal_sync_method": cell.sync}),
-            **self.control.settings,
-        }
+        self.settings = settings | self._syncing() | self.control.settings
         self.lost_kb = 0.0
-        self.load = Load(self.pair.cluster, self.chance_of)
+        self.window: Window | None = None
+        self.load = self._make_load()
         self.promised_until = NEVER
         """CLOCK_MONOTONIC, ns: what was promised before must be kept."""
+
+    def _syncing(self) -> dict[str, str]:
+        """Return the settings by which the server syncs."""
+        sync = self.cell.sync
+        return {"fsync": "off"} if sync == FSYNC_OFF else {"wal_sync_method": sync}
+
+    def _make_load(self) -> Load:
+        return Load(self.pair.cluster, self.chance_of)
 
     def _choose_moment(self) -> Moment:
         chance = self.chance_of("moment")
@@ -140,6 +116,7 @@ class Trial:
             started=started,
             fault=self.fault,
             moment=self.moment,
+            window=self.window,
             lost_kb=self.lost_kb,
             phases=self.phases.seconds,
             trace=self.trace.name if self.trace else "",
@@ -164,11 +141,11 @@ class Trial:
             self._restore()
         with phase("start"):
             try:
-                self.pair.cluster.start(self.server, self.settings)
+                self._start()
             except ServerFailed as error:
                 # Before anything was cut: the cell cannot be, for instance without O_DIRECT.
                 raise LoadFailed(str(error)) from None
-            self._approach_segment_end()
+            self._prepare()
         with phase("load"):
             self._run_load()
         with phase("cut"):
@@ -211,7 +188,10 @@ class Trial:
     def _cache(self) -> Any:
         return self.cell.write_cache
 
-    def _approach_segment_end(self) -> None:
+    def _start(self) -> None:
+        self.pair.cluster.start(self.server, self.settings)
+
+    def _prepare(self) -> None:
         """Bring the WAL to a little before a segment's end, so that the load goes across it."""
         with self.pair.cluster.connect() as connection:
             row = connection.execute(
@@ -236,6 +216,10 @@ class Trial:
             pair.wal.control.ask("flush-lies on")
         for drive in pair.drives.values():
             drive.timing(True)
+        self._write()
+
+    def _write(self) -> None:
+        """Have the clients write until the moment has come."""
         self.load.start()
         self.load.wait_for_promises()
         begun = time.monotonic()
@@ -351,15 +335,19 @@ class Trial:
             faultinjection.wait_for_end(self, children)
 
     def _inspect(self) -> Judgement:
-        assert self.pair.template is not None
         cluster = self.pair.cluster
         recovered = inspection.read(cluster)
         judgement = judge(self.load.log, self.promised_until, recovered, load.ASYNCHRONOUS)
         inspection.check_running(self.server, cluster)
-        wal = inspection.end_of_wal(cluster, self.pair.template)
+        wal = self._end_of_wal()
         cluster.stop()
         inspection.check_stopped(self.server, cluster, wal)
         return judgement
+
+    def _end_of_wal(self) -> list[str]:
+        """Return pg_waldump's arguments for all WAL; none if it is not to look at any."""
+        assert self.pair.template is not None
+        return inspection.end_of_wal(self.pair.cluster, self.pair.template)
 
     def _account(self, judgement: Judgement) -> str:
         """Say shortly what was lost and where it was."""

@@ -5,9 +5,10 @@ import sys
 
 from wallab.errors import LabError
 from wallab.files import jsonfile
+from wallab.machine import serversandbox
 from wallab.powercut.bed import CutBed
 from wallab.powercut.crew import Ready, Refusal, Setup, Task
-from wallab.powercut.trial import Cutter
+from wallab.powercut.cutter import Cutter
 
 
 def say(message: object) -> None:
@@ -19,7 +20,8 @@ def say(message: object) -> None:
 def work() -> None:
     """Open the bed, and cut until there is nothing more to read."""
     setup = jsonfile.loads(sys.stdin.buffer.readline(), Setup)
-    bed = CutBed(setup.servers, setup.filesystems, setup.profiles)
+    confinement = serversandbox.confinement(guest=setup.guest)
+    bed = CutBed(setup.servers, setup.filesystems, setup.profiles, confinement)
     with contextlib.closing(bed):
         bed.open()
         say(Ready(bed.methods))

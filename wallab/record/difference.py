@@ -71,7 +71,7 @@ def of_labs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def of_machines(old: Machine, new: Machine) -> list[str]:
-    """Name what differs: kernel, its settings, machine."""
+    """Name what differs: kernel, its settings, the servers' sandbox, machine."""
     differing = ["kernel"] if old.kernel != new.kernel else []
     # Runs of before have none noted.
     differing += [
@@ -79,12 +79,15 @@ def of_machines(old: Machine, new: Machine) -> list[str]:
         for name in sorted(old.tuning.keys() | new.tuning.keys() if old.tuning else ())
         if old.tuning.get(name) != new.tuning.get(name)
     ]
+    if old.sandbox not in {"", new.sandbox}:
+        differing.append("the servers' sandbox")
     # A kernel keeps a little more or less of the memory for itself from boot to boot.
     same_memory = abs(old.memory_kb - new.memory_kb) < 0.01 * old.memory_kb
     rest = msgspec.structs.replace(
         new,
         kernel=old.kernel,
         tuning=old.tuning,
+        sandbox=old.sandbox,
         memory_kb=old.memory_kb if same_memory else new.memory_kb,
     )
     return [*differing, "machine"] if rest != old else differing

@@ -72,7 +72,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preset: dict[str, Preset]
     machine: Literal["real", "virtual"] = "real"
     """What it is measured on, unless --machine says something else."""
-    mips: Positive = 1000
+    mips: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
     """Million instructions a second, of a virtual machine."""
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
     """What the server and all that it starts may use, page cache included; None: no limit."""

@@ -31,6 +31,9 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     tuning: dict[str, str] = {}
     """Settings of the kernel that can move a number."""
+    sandbox: str = ""
+    """What servers and their clients ran in: bwrap, container, or none; nothing where it was not
+    noted, or where they run in a machine of their own."""
 
 
 class BedReport(msgspec.Struct, frozen=True):
@@ -40,6 +43,8 @@ class BedReport(msgspec.Struct, frozen=True):
     mounts: dict[str, list[str]]
     machine: Machine | None = None
     """What the samples are measured on, if not this machine."""
+    template_memory: dict[str, str] = {}
+    """Of a virtual machine: template -> sha256 of its memory."""
 
 
 class NotApplicable(msgspec.Struct, frozen=True):
@@ -78,6 +83,8 @@ class Manifest(msgspec.Struct):
     """Cells that this machine or their server cannot do; beside those that lack their method."""
     templates: dict[str, dict[str, Any]] = {}
     """What was found out about each cluster that cells start from."""
+    template_memory: dict[str, str] = {}
+    """Of a virtual machine: template -> sha256 of its memory."""
     mounts: dict[str, list[str]] = {}
     """Drive -> its file system and the options of its mount, as the kernel tells them."""
     preparing_s: Seconds = 0.0

@@ -64,8 +64,10 @@ def check_layout(experiment: Experiment) -> None:
     except LabError as error:
         raise LabError(f"workload: {error}") from None
     _check_figures(experiment)
-    if experiment.reference and not reference_file(experiment.reference).is_file():
-        raise LabError(f"reference: there is no {reference_file(experiment.reference)}")
+    if (name := experiment.reference) and not (
+        re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) and reference_file(name).is_file()
+    ):
+        raise LabError(f"reference: there is no {reference_file(name[:100])}")
     if set(experiment.drive) not in ({"data"}, {"wal", "data"}):
         raise LabError("drive: expected drive.data, and drive.wal unless the WAL lies there, too")
 

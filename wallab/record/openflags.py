@@ -21,6 +21,16 @@ METHODS = tuple(_OF_METHOD)
 """The values of wal_sync_method in any variant."""
 
 
+def syncs_writes(method: str) -> bool:
+    """Whether each write is synced by the method's flags, with no call of its own."""
+    return not _OF_METHOD[method].isdisjoint({"O_DSYNC", "O_SYNC"})
+
+
+def is_direct(method: str) -> bool:
+    """Whether each write passes the kernel's cache by, in any variant that has the method."""
+    return DIRECT in _OF_METHOD[method]
+
+
 def expected(method: str, direct: Collection[str]) -> frozenset[str]:
     """Return the flags that a WAL segment must be open with; `direct`: the variant's own methods.
 

@@ -35,12 +35,15 @@ class OwnVariant(msgspec.Struct, frozen=True):
     patches: tuple[OwnPatch, ...]
     made: str
     """When, UTC."""
+    source: str = ""
+    """What the patches were made a variant of, as --source has it; earlier records lack it."""
 
     @property
     def about(self) -> str:
         """What it is, in a line."""
         subjects = [patch.subject or patch.name for patch in self.patches]
-        return f"on {self.on}: {'; '.join(subjects)}"
+        where = f"{self.on} of source {self.source}" if self.source else self.on
+        return f"on {where}: {'; '.join(subjects)}"
 
 
 def folder(name: str) -> Path:

@@ -29,8 +29,8 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     tested: tuple[str, ...] = ()
     """Those of which the lab built every variant and ran its Perl tests on them."""
-    expected: tuple[str, ...] = ()
-    """Those that the patches should apply to."""
+    compiles: tuple[str, ...] = ()
+    """Those that every variant applies to and compiles on, no more."""
 
 
 class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +60,12 @@ def read(file: Path | None = None) -> Catalog:
                     f"{', '.join(METHODS)}"
                 )
         for patch in variant.patches:
+            # One that no file system takes is an error of its own there.
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", patch):
+                raise LabError(
+                    f"{file}: variant.{name}.patches: “{patch[:40]}” is no name of a patch: at "
+                    "most 100 of a-z, A-Z, 0-9, “.”, “_” and “-”"
+                )
             for series in catalog.series:
                 if not (file.parent / series / f"{patch}.patch").is_file():
                     raise LabError(

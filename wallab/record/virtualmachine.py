@@ -13,8 +13,11 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     emulator: str
     """As it names itself."""
     emulator_sha256: str
+    """Of its program, and of what that loads to run instructions."""
     turns: str
     """Digest of the sources of the library that it preloads."""
+    firmware_sha256: str
+    """Of what it gives to a guest's processor to begin with."""
     options: tuple[str, ...]
     """Of the emulator, with the names of files without their folders."""
     kernel: str
@@ -27,6 +30,8 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     """As the manifest's builds -> sha256 of the device that a server comes on."""
     templates: dict[str, str]
     """Template -> sha256 of its recipe, which names all that its memory follows from."""
+    packages: dict[str, str] = {}
+    """Debian package -> version, of emulator, firmware and kernel; where they are Debian's."""
 
     @property
     def words(self) -> str:

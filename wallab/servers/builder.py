@@ -23,14 +23,14 @@ from wallab.errors import LabError, MachineError
 from wallab.files import foreign, jsonfile
 from wallab.files.foreign import Refused
 from wallab.files.timestamp import utc
-from wallab.machine import container, sandbox
+from wallab.machine import container, sandbox, scratch
 from wallab.machine.provision import BUILD_USER
 from wallab.machine.sandbox import Stopped
 from wallab.progress import Work, say
 from wallab.record import series
 from wallab.record.build import AppliedPatch, Build
 from wallab.record.conditions import server_name
-from wallab.servers import buildsystem, prebuilt, treejob, workshop
+from wallab.servers import buildlog, buildsystem, prebuilt, treejob, workshop
 from wallab.servers import source as sources
 from wallab.servers.buildsystem import PREFIX, BuildSystem, Progress
 from wallab.servers.patches import Patch, patches_of
@@ -49,6 +49,8 @@ class Server(msgspec.Struct, frozen=True):
     build: Build
     fresh: bool
     """Whether it was built just now."""
+    guest: bool = True
+    """Whether its code is a stranger's."""
 
 
 def compiler() -> str:
@@ -155,7 +157,7 @@ class Builder:
                 with self._locked():
                     # Somebody else may have built it while this one waited.
                     server = self.have(variant, patches) or self._build(variant, patches)
-            servers[variant] = server
+            servers[variant] = msgspec.structs.replace(server, guest=not self.trusts(patches))
         return [servers[variant] for variant in variants]
 
     @contextmanager
@@ -205,12 +207,12 @@ class Builder:
         ):
             self._compile(shop, patches, work, output)
             work.update(1.0, "install")
-            sandbox.remove(shop.folder / "staging")
+            scratch.remove(shop.folder / "staging")
             for command in self.system.install(shop.inside / "build", shop.inside / "staging"):
                 self._run(shop, command, output, work)
             record = self._record(variant, patches, time.monotonic() - begun, shop.box.kind)
             server = self._keep(shop, record)
-            sandbox.remove(shop.folder / "staging")
+            scratch.remove(shop.folder / "staging")
         return server
 
     def with_tree(
@@ -284,16 +286,19 @@ class Builder:
             location = os.fsencode(self.source.location).decode(errors="replace")
             partial = [shop.folder / name for name in ("src.partial", "src.partial.top")]
             for path in (shop.folder / "src", *partial):
-                sandbox.remove(path)
+                scratch.remove(path)
             try:
                 with sources.packed(self.source) as archive:
                     self._do(shop, Unpack(location, shop.inside / "src"), archive)
             finally:
                 for path in partial:
-                    sandbox.remove(path)
+                    scratch.remove(path)
 
     def _do(self, shop: Workshop, job: treejob.Job, stdin: BinaryIO | None = None) -> None:
-        """Do something to the tree, where it is; LabError or MachineError with the job's words."""
+        """Do something to the tree, where it is, and pass on what it says of that.
+
+        LabError or MachineError with the job's words, where it cannot.
+        """
         words = b""
         try:
             for line in shop.box.lines(
@@ -307,6 +312,8 @@ class Builder:
             if error.returncode == MachineError.exit_code:
                 raise MachineError(f"{text}; nothing was changed") from None
             raise LabError(text) from None
+        for told in foreign.printable(words.decode(errors="replace")).splitlines():
+            say(f"warning: {told}")
 
     def _run(
         self,
@@ -377,8 +384,7 @@ class Builder:
                 f"{self.folder}; a source needs about 2 GB there. Free some, or put the cache "
                 "elsewhere with WALLAB_CACHE=DIRECTORY; then run this again"
             )
-        errors = [line for line in lines if "error:" in line.lower() or "ERROR" in line][:8]
-        tail = foreign.printable("\n  ".join(errors or lines[-15:]))
+        tail = foreign.printable("\n  ".join(buildlog.telling(lines)))
         if any("fork: " in line or "Cannot fork" in line for line in lines):
             most = sandbox.default_limits().processes
             tail += f"\n(a build may have {most:,} processes and threads at a time)"

@@ -4,6 +4,8 @@ import contextlib
 import functools
 import re
 import signal
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import psycopg
 
 from wallab.errors import LabError
 from wallab.machine import process
+from wallab.machine.confinement import Confinement, Places, Program
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
 
@@ -26,17 +29,19 @@ READ_PATIENCE = 1800.0
 """Seconds that all files of a server may take to be read."""
 
 
+NOTHING = Places()
+
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group; see unix(7), SO_PEERCRED."""
+
+
 class ServerFailed(LabError):
     """The server did not start, or went away; the message has the end of its log."""
 
 
-def methods(server: Path) -> tuple[str, ...]:
+def methods(server: Path, confinement: Confinement) -> tuple[str, ...]:
     """Ask an installed server which values of wal_sync_method it has."""
-    child = process.spawn(
-        asking_methods(server), as_server=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    _, errors = child.communicate()
-    return methods_told(server, errors.decode(errors="replace"))
+    return methods_told(server, confinement.errors_of(asking_methods(server), server))
 
 
 def asking_methods(server: Path) -> list[str | Path]:
@@ -54,18 +59,12 @@ def methods_told(server: Path, words: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def has_setting(server: Path, name: str, value: str) -> bool:
+def has_setting(server: Path, name: str, value: str, confinement: Confinement) -> bool:
     """Ask an installed server whether it knows the setting and takes the value."""
     command: list[str | Path] = [server / "bin" / "postgres", "-C", name, "-D", "/nonexistent"]
-    child = process.spawn(
-        [*command, "-c", f"{name}={value}"],
-        as_server=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    _, errors = child.communicate()
+    errors = confinement.errors_of([*command, "-c", f"{name}={value}"], server)
     # What comes after the setting was taken is that there is no such directory.
-    return b"/nonexistent" in errors and b"configuration parameter" not in errors
+    return "/nonexistent" in errors and "configuration parameter" not in errors
 
 
 class Cluster:
@@ -75,16 +74,30 @@ class Cluster:
     """
 
     def __init__(
-        self, data: Path, wal: Path, ledger: Ledger, group: MemoryGroup | None = None
+        self,
+        data: Path,
+        wal: Path,
+        ledger: Ledger,
+        confinement: Confinement,
+        group: MemoryGroup | None = None,
+        beside: Places = NOTHING,
+        name: str = "",
     ) -> None:
-        """`group` limits the memory of the server, if anything does."""
+        """`group` limits the memory of the server, if anything does.
+
+        `beside` is what it works with besides its own folders. `name` tells the clusters of a
+        ledger apart.
+        """
         self.data = data
         self.wal = wal
+        self.confinement = confinement
+        self.beside = beside
         self._ledger = ledger
-        self.socket = ledger.folder / "socket"
-        self.clients = ledger.folder / "clients"
+        suffix = f"-{name}" if name else ""
+        self.socket = ledger.folder / f"socket{suffix}"
+        self.clients = ledger.folder / f"clients{suffix}"
         """What clients write."""
-        self.log = ledger.folder / "log" / "postgresql.log"
+        self.log = ledger.folder / "log" / f"postgresql{suffix}.log"
         """In a folder where root alone writes, and the server's user reads."""
         for folder in (self.socket, self.clients):
             folder.mkdir(exist_ok=True)
@@ -92,21 +105,43 @@ class Cluster:
         self.log.parent.mkdir(exist_ok=True)
         self.log.parent.chmod(0o755)
         self._group = group
-        self._postmaster: subprocess.Popen[bytes] | None = None
+        self._postmaster: Program | None = None
         self._log_begin = 0
+
+    def places(self, server: Path) -> Places:
+        """Return what the server, and programs that work on its files, see and write."""
+        return Places(
+            (self.data, self.wal, self.socket, *self.beside.writable),
+            (server, *self.beside.readable),
+        )
+
+    def clients_places(self, server: Path) -> Places:
+        """Return what clients that come with the server see and write."""
+        return Places((self.clients,), (server, self.socket, self.log.parent))
 
     def create(self, server: Path, *options: str) -> None:
         """Run initdb, with further options; LabError with its words if it fails."""
         # LC_ALL=C and trust: the cluster is the lab's alone and lasts as long as the run.
         own = ["-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync"]
-        program = server / "bin" / "initdb"
-        process.must_run([program, "-D", self.data, "-X", self.wal, *own, *options], "initdb")
+        command: list[str | Path] = [
+            server / "bin" / "initdb",
+            "-D",
+            self.data,
+            "-X",
+            self.wal,
+            *own,
+            *options,
+        ]
+        places = self.places(server)
+        self.confinement.prepare(places)
+        self.confinement.must_run(command, places, "initdb")
 
     def start(self, server: Path, settings: dict[str, str], cpus: int | None = None) -> None:
         """Start the server with the settings, on the first so many CPUs, and wait for it.
 
         It is ready when it accepts connections; ServerFailed if it does not.
         """
+        self.confinement.renew(self.socket, self.clients)
         own = {"listen_addresses": "", "unix_socket_directories": str(self.socket)}
         command = process.pinned([server / "bin" / "postgres", "-D", self.data], cpus)
         for name, value in (settings | own).items():
@@ -115,24 +150,25 @@ class Cluster:
             command = self._group.waiting(command)
         with self.log.open("ab") as log:
             self._log_begin = log.tell()
-            self._postmaster = process.spawn(
+            self._postmaster = self.confinement.start(
                 command,
-                as_server=True,
-                deadly=signal.SIGQUIT,
+                self.places(server),
                 stdin=subprocess.PIPE if self._group else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        self._ledger.add_process(self._postmaster.pid)
+        # What keeps it takes it along; it may be over already.
+        if self._postmaster.child.returncode is None:
+            self._ledger.add_process(self._postmaster.child.pid)
         if self._group:
-            self._group.admit(self._postmaster)
+            self._group.admit(self._postmaster.child, self._postmaster.pid)
         deadline = time.monotonic() + START_PATIENCE
         while True:
             try:
                 with self.connect():
                     return
             except psycopg.OperationalError as error:
-                if self._postmaster.poll() is not None or time.monotonic() > deadline:
+                if not self._postmaster.alive() or time.monotonic() > deadline:
                     self.stop(signal.SIGQUIT)
                     reason = self.complaints() or "; ".join(self._said()[-5:]) or "it said nothing"
                     raise ServerFailed(f"the server did not start: {reason}") from error
@@ -158,17 +194,29 @@ class Cluster:
     @contextlib.contextmanager
     def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """Connect as the superuser, in autocommit mode."""
+        with self.connection() as connection:
+            yield connection
+
+    def connection(
+        self, timeout: int = 10, options: str = ""
+    ) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return a connection as the superuser, in autocommit mode; the timeout in seconds."""
         connection = psycopg.connect(
             host=str(self.socket),
             user="postgres",
             dbname="postgres",
             autocommit=True,
-            connect_timeout=10,
-            # The folder is the server's user's, who could put a link to another's socket there.
+            connect_timeout=timeout,
+            options=options,
+            # The folder is the server's user's, who could put a link to another's socket there:
+            # another user's, or that of another server of the same user's.
             requirepeer=process.server_user() or "",
         )
-        with connection:
-            yield connection
+        program = self._postmaster  # which another thread may just have stopped
+        if program is None or _listener(connection) != program.pid:
+            connection.close()
+            raise psycopg.OperationalError(f"another server answers at {self.socket}")
+        return connection
 
     def postmaster(self) -> int:
         """Return the number of the running postmaster's process."""
@@ -191,7 +239,7 @@ class Cluster:
 
     def alive(self) -> bool:
         """Return whether the postmaster runs."""
-        return self._postmaster is not None and self._postmaster.poll() is None
+        return self._postmaster is not None and self._postmaster.alive()
 
     def particulars(self) -> dict[str, Any]:
         """Ask the running server for what can move a number: settings that differ, checksums.
@@ -214,7 +262,7 @@ class Cluster:
         """Stop the server: SIGINT with a checkpoint (fast), SIGQUIT without (immediate)."""
         if self._postmaster is None:
             return
-        process.end(self._postmaster, how, patience=300 if how == signal.SIGINT else 30)
+        self._postmaster.end(how, patience=300 if how == signal.SIGINT else 30)
         self._postmaster = None
 
     def segments(self) -> int:
@@ -227,6 +275,13 @@ class Cluster:
         command: list[str | Path] = ["find", self.data / "base", "-type", "f", "-printf", "%s\\n"]
         command += ["-exec", "sh", "-c", 'exec cat -- "$@" >/dev/null', "sh", "{}", "+"]
         return sum(map(int, _as_server(command)))
+
+
+def _listener(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """Return the number of the process that made the socket which the connection is to."""
+    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[0])
 
 
 def _as_server(command: list[str | Path]) -> list[str]:

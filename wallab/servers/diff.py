@@ -1,5 +1,6 @@
 """Unified diffs: which files they touch, as git reads them, and whether they are whole."""
 
+import functools
 import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -161,6 +162,8 @@ def touched(files: list[FileDiff], where: str) -> list[list[str]]:
     text = with_prefix(files)
     # Of a renamed file, git tells the new name.
     ends = [_names(text, where), _names(text, where, "--reverse")]
+    if _from_the_last():
+        ends[1].reverse()
     if {len(names) for names in ends} != {len(files)}:
         raise LabError(f"patch {where}: git does not read it as the {len(files)} files it shows")
     pairs = [list(dict.fromkeys(pair)) for pair in zip(*ends, strict=True)]
@@ -171,6 +174,13 @@ def touched(files: list[FileDiff], where: str) -> list[list[str]]:
         if not name.isprintable():
             raise LabError(f"patch {where}: a file's name is no printable UTF-8: {name!a}")
     return pairs
+
+
+@functools.cache
+def _from_the_last() -> bool:
+    """Whether git tells the files of a reversed patch from the last to the first: not all do."""
+    two = b"".join(b"--- a/%b\n+++ b/%b\n@@ -1 +1 @@\n-x\n+y\n" % (n, n) for n in (b"a", b"b"))
+    return _names(two, "", "--reverse") == ["b", "a"]
 
 
 def _names(text: bytes, where: str, *options: str) -> list[str]:

@@ -61,6 +61,23 @@ def state(tree: Path) -> tuple[str, bool]:
     return commit(tree, "HEAD"), bool(changed)
 
 
+def changed_since(tree: Path, commit: str, *names: str) -> bool:
+    """Whether files below these names differ in a work tree from what the commit has.
+
+    LabError where the clone has no such commit. Filters run as in `state`.
+    """
+    return bool(_clone(tree, _places(tree), "diff", "--name-only", commit, "--", *names))
+
+
+def add_work_tree(clone: Path, place: Path, commit: str) -> None:
+    """Check a commit out at another place, where nothing is; LabError where that fails.
+
+    The clone notes the place, until it is gone. Filters run as in `state`.
+    """
+    _clone(clone, (), "worktree", "prune")
+    _clone(clone, (), "worktree", "add", "--quiet", "--force", "--detach", str(place), commit)
+
+
 def archive(clone: Path, commit: str, *options: str) -> bytes:
     """Return the commit's tree as a tar archive."""
     return _objects(clone, "archive", *options, commit)

@@ -16,7 +16,7 @@ from wallab.duration import duration
 from wallab.errors import LabError
 from wallab.files import foreign
 from wallab.files.foreign import Refused
-from wallab.machine import sandbox
+from wallab.machine import scratch
 from wallab.machine.sandbox import Sandbox
 from wallab.progress import Work
 from wallab.servers import suite
@@ -210,7 +210,7 @@ class JobRunner:
         if failed:
             self._work.line(f"FAILED: {job.suite} {', '.join(failed)} ({job.name})")
             self._keep_evidence(job)
-        sandbox.remove(self._home(job))
+        scratch.remove(self._home(job))
         self._running.remove(running)
         self._finished += running.tests
         self._done += job.typical

@@ -37,10 +37,13 @@ def check_name(name: str, on: str, taken: Iterable[str]) -> None:
 
 
 @contextmanager
-def added(name: str, on: str, files: Iterable[Path]) -> Iterator[tuple[OwnVariant, Path]]:
+def added(
+    name: str, on: str, files: Iterable[Path], source: str = ""
+) -> Iterator[tuple[OwnVariant, Path]]:
     """Read the patches and yield the variant with the folder of its patches, not kept yet.
 
-    It is kept, instead of an earlier one of that name, when the block ends well, and else gone.
+    `source` is what it is built from where no other is named. It is kept, instead of an earlier one
+    of that name, when the block ends well, and else gone.
     """
     target = folder(name)
     fresh = target.with_name(f".{name}.new")
@@ -56,7 +59,7 @@ def added(name: str, on: str, files: Iterable[Path]) -> Iterator[tuple[OwnVarian
             patches.append(
                 OwnPatch(patch.name, copy.name, digest, patch.subject, patch.author, file)
             )
-        variant = OwnVariant(name, on, tuple(patches), utc())
+        variant = OwnVariant(name, on, tuple(patches), utc(), source)
         yield variant, fresh
         jsonfile.save(fresh / RECORD, variant)
         shutil.rmtree(target, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Which patches a variant is of, for a source."""
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 
 from wallab import paths
 from wallab.errors import LabError
+from wallab.progress import say
 from wallab.record import ownvariant
 from wallab.record.ownvariant import OwnVariant
 from wallab.record.series import Catalog, names
@@ -38,19 +40,26 @@ def own_patches(own: OwnVariant, folder: Path) -> list[Patch]:
 
 
 def series_for(catalog: Catalog, source: Source) -> str:
-    """Return the folder of patches for the source: one that was tested, else one expected."""
+    """Return the folder of patches for the source: one that was tested, else one that compiles.
+
+    For a major that nobody tried, with a warning, the nearest; of two that are as near, the newer.
+    """
     major = str(source.major)
-    for kind in ("tested", "expected"):
+    for kind in ("tested", "compiles"):
         for name, series in catalog.series.items():
             if major in getattr(series, kind):
                 return name
-    newest = max(catalog.series, key=int)
-    if source.major > int(newest) and "devel" in catalog.series[newest].expected:
-        return newest
-    covered = {major for s in catalog.series.values() for major in (*s.tested, *s.expected)}
-    raise LabError(
-        f"patches/series.toml has no series for PostgreSQL {major}; it covers "
-        f"{', '.join(sorted(covered))}. Only the variant stock can be built from it."
+    nearest = min(catalog.series, key=lambda name: (abs(int(name) - source.major), -int(name)))
+    _warn(major, nearest)
+    return nearest
+
+
+@functools.cache
+def _warn(major: str, nearest: str) -> None:
+    """Say once that nobody tried."""
+    say(
+        f"warning: no series of patches was tried on PostgreSQL {major}; taking that of {nearest}, "
+        "which may not apply"
     )
 
 

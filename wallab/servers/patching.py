@@ -76,11 +76,15 @@ class WorkTree:
         self._record.unlink()
         shutil.rmtree(self._saved, ignore_errors=True)
 
-    def apply(self, patches: list[Patch], tree_name: str) -> None:
+    def apply(self, patches: list[Patch], tree_name: str) -> list[str]:
         """Replace what is applied by these patches, in order, without fuzz.
 
+        Documentation that does not apply is left out, as no server depends on it; returned is what
+        there is to say about that.
+
         A file that ends up as it was keeps its time stamp, so that nothing is rebuilt for it.
-        A patch that does not apply leaves the tree restored; LabError names file, hunk and tree.
+        Patches that do not apply leave the tree restored; LabError names each, with its files,
+        hunks and the tree.
         """
         before: dict[str, Content | None] = {}
         for patch in patches:
@@ -92,13 +96,14 @@ class WorkTree:
             before[name] = self._content(name, str(self.path))
         self.restore()
         self._save(names)
-        self._patch(patches, tree_name)
+        left_out = self._patch(patches, tree_name)
         for name, content in before.items():
             # A file may have become a folder.
             with contextlib.suppress(OSError):
                 now = beneath.read(self.path, name)
                 if content and now and (_only_for_tests(name) or now.bytes == content.bytes):
                     beneath.set_stamp(self.path, name, content.stamp)
+        return left_out
 
     def _touched(self) -> Touched:
         """What the applied patches touched."""
@@ -131,23 +136,54 @@ class WorkTree:
                 touched.added.append(name)
         jsonfile.save(self._record, touched)
 
-    def _patch(self, patches: list[Patch], tree_name: str) -> None:
-        """Run git apply for each."""
+    def _patch(self, patches: list[Patch], tree_name: str) -> list[str]:
+        """Run git apply for each; restore the tree and name all that fail, if any does.
+
+        Returned is which documentation was left out.
+        """
+        failures: list[str] = []
+        left_out: list[str] = []
         for number, patch in enumerate(patches):
             files = _files(patch)
             text = diff.with_prefix(files)
             result = git.apply(text, tree=self.path)
-            if result.returncode:
-                reversible = git.apply(text, "--reverse", "--check", tree=self.path)
-                self.restore()
+            if result.returncode and self._applies_without_documentation(patch, files):
                 places = _places(result.stderr.decode(errors="replace"), files, patch)
-                if not reversible.returncode:
+                left_out.append(
+                    f"documentation of patch {patch.name} ({patch.origin}) does not apply to "
+                    f"{tree_name} and is left out: {places}"
+                )
+            elif result.returncode:
+                places = _places(result.stderr.decode(errors="replace"), files, patch)
+                if not git.apply(text, "--reverse", "--check", tree=self.path).returncode:
                     places += " (it seems to be applied already)"
                 before = " and ".join(earlier.name for earlier in patches[:number])
-                raise LabError(
+                failures.append(
                     f"patch {patch.name} ({patch.origin}) does not apply to {tree_name}"
                     f"{f' with {before} applied' if before else ''}: {places}"
                 )
+                # So that a patch on top of it is judged by its own hunks, as far as can be.
+                for file in files:
+                    git.apply(diff.with_prefix([file]), tree=self.path)
+        if failures:
+            self.restore()
+            raise LabError("\n".join(failures))
+        return left_out
+
+    def _applies_without_documentation(self, patch: Patch, files: list[FileDiff]) -> bool:
+        """Apply all but files in doc/, and those of them that do apply; False if code does not."""
+        documents: list[FileDiff] = []
+        code: list[FileDiff] = []
+        for names, file in zip(diff.touched(files, str(patch.origin)), files, strict=True):
+            in_doc = all(name.startswith("doc/") for name in names)
+            (documents if in_doc else code).append(file)
+        if not documents or not code:
+            return False
+        if git.apply(diff.with_prefix(code), tree=self.path).returncode:
+            return False
+        for file in documents:
+            git.apply(diff.with_prefix([file]), tree=self.path)
+        return True
 
 
 def _only_for_tests(name: str) -> bool:

@@ -295,6 +295,22 @@ def packed(source: Source) -> Iterator[BinaryIO]:
         yield archive
 
 
+def names(source: Source) -> Iterator[str]:
+    """Yield the names of the tree's files, relative to it."""
+    with packed(source) as archive, tarfile.open(fileobj=archive) as tree:
+        for member in tree:
+            if not member.isdir():
+                yield member.name.removeprefix("./").partition("/")[2]
+
+
+def recorded(name: str, source: Source) -> str:
+    """Return a name by which the source of that name is found from any folder."""
+    if re.fullmatch(r"\d+", name):
+        return name
+    ref = f"@{name.rpartition('@')[2]}" if source.kind == "git" else ""
+    return f"{source.location}{ref}"
+
+
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Leave out who owns the file: the user's name is no part of a tree."""
     member.uid = member.gid = 0

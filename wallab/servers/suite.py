@@ -4,14 +4,18 @@ A suite is a folder of the tree. Its tests are run by the tree's own means: pg_r
 tree's schedule, or the Perl scripts in t/, with the environment that both build systems give them.
 """
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from wallab.errors import LabError
+from wallab.servers import source as sources
+from wallab.servers.patches import Patch
+from wallab.servers.source import Source
 
 FOLDERS = {
     "regress": "src/test/regress",
@@ -133,12 +137,45 @@ def jobs_of(suite: str, tree: Path, methods: tuple[str, ...]) -> Iterator[Job]:
         return
     scripts = _scripts(tree, folder)
     if not scripts:
-        raise LabError(
-            f"--suite {suite}: the tree has no tests {folder}/t/*.pl; name a folder that has, or "
-            f"one of {', '.join([*FOLDERS, METHODS])}"
-        )
+        raise LabError(_lacking(suite))
     for script in scripts:
         yield _script(suite, folder, script, None)
+
+
+def refuse_unknown(
+    suites: Iterable[str], source: Source, variants: Iterable[Iterable[Patch]]
+) -> None:
+    """LabError for a suite that neither the source has nor, in each of the variants, a patch adds.
+
+    Reads the whole source for one that has no name of its own.
+    """
+    named = [suite for suite in suites if suite not in (*FOLDERS, METHODS)]
+    for suite in named:
+        if "/" not in folder_of(suite):
+            raise LabError(_lacking(suite))
+    if not named:
+        return
+    there = {_folder_of_script(name) for name in sources.names(source)}
+    for patches in variants:
+        text = b"\n".join(patch.file.read_bytes() for patch in patches)
+        changed = re.findall(rb"^\+\+\+ [^/\n]+/([^\t\n]+)", text, re.MULTILINE)
+        added = {_folder_of_script(os.fsdecode(name)) for name in changed}
+        for suite in named:
+            if folder_of(suite) not in there | added:
+                raise LabError(_lacking(suite))
+
+
+def _folder_of_script(name: str) -> str:
+    """Return the folder whose suite the file is a test of; nothing if it is none."""
+    folder, _, script = name.rpartition("/t/")
+    return folder if script.endswith(".pl") and "/" not in script else ""
+
+
+def _lacking(suite: str) -> str:
+    return (
+        f"--suite {suite}: the tree has no tests {folder_of(suite)}/t/*.pl; name a folder that "
+        f"has, or one of {', '.join([*FOLDERS, METHODS])}"
+    )
 
 
 def _scripts(tree: Path, folder: str) -> list[str]:

@@ -41,8 +41,9 @@ class Apply(msgspec.Struct, frozen=True, tag=True):
     patches: list[Patch]
 
     def do(self) -> None:
-        """Do it, or leave the tree without any."""
-        WorkTree(self.tree).apply(self.patches, self.tree_name)
+        """Do it, or leave the tree without any; print what was left out."""
+        for line in WorkTree(self.tree).apply(self.patches, self.tree_name):
+            print(line)
 
 
 Job = Unpack | Apply

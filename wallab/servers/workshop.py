@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wallab import paths
-from wallab.machine import sandbox
+from wallab.machine import sandbox, scratch
 from wallab.machine.sandbox import Sandbox
 
 GIVEN = Path("/given")
@@ -54,7 +54,7 @@ def opened(
     kept = home / "tree"
     folder = kept if lasting else home / "guest"
     if not lasting:
-        sandbox.remove(folder)
+        scratch.remove(folder)
     _make(folder, guest=guest)
     shared = paths.cache() / "ccache"
     _make(shared, guest=False)
@@ -80,7 +80,7 @@ def opened(
         if guest:
             _put_away(folder / "ccache", store)
         if not lasting:
-            sandbox.remove(folder)
+            scratch.remove(folder)
 
 
 def _variables(own: Path, shared: Path, guest: bool) -> dict[str, str]:
@@ -117,6 +117,6 @@ def _put_away(place: Path, store: Path) -> None:
     if not os.path.lexists(place):
         return
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sandbox.remove(store)
+    scratch.remove(store)
     if sandbox.used(place) <= _LARGEST_CACHE:
         place.rename(store)

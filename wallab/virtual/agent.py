@@ -20,7 +20,8 @@ from wallab.bench import provenance
 from wallab.bench.realbed import RealBed
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
-from wallab.virtual import devices, message
+from wallab.machine.confinement import Confinement
+from wallab.virtual import devices, message, speed
 from wallab.virtual.message import Answer, Order
 
 _SERVER = Path("/server")
@@ -106,6 +107,8 @@ class Agent:
         """Do what is ordered."""
         time.sleep(order.wait_ns / 1e9)
         self._show_server()
+        if order.kind == "sample":
+            self._slow_down(order.experiment.mips)
         if order.kind != "template":
             # The machine ends with the answer: to undo anything would only take time.
             return self._from_template(order)
@@ -124,9 +127,16 @@ class Agent:
         self._outside.run("umount", _SERVER)
         _fresh(self._servers)
 
+    def _slow_down(self, mips: int) -> None:
+        """Let the sample have so many MIPS, and the drives, which run already, all of them."""
+        if (group := speed.limit(os.getpid(), mips)) is not None:
+            # A server whose memory is limited has a group, too, which must be one below.
+            self._outside.run("mount", "--bind", group, group.parent)
+
     def _template(self, order: Order) -> Answer:
         trees = {order.server: _SERVER / "tree"}
-        self._bed = RealBed(order.experiment, order.preset, order.cells, trees)
+        # The guest is the sandbox.
+        self._bed = RealBed(order.experiment, order.preset, order.cells, trees, Confinement())
         report = self._bed.open()
         if order.warm:
             self._bed.warm_up()

@@ -12,19 +12,19 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from wallab.bench import templates, workloads
+from wallab.bench import asked, templates, workloads
+from wallab.bench.asked import Asked
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.timestamp import utc
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
-from wallab.record import matrix
 from wallab.record.conditions import Conditions, server_name
 from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
-from wallab.virtual import clone, emulator, kernel, rootfs, template, turns
+from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template, turns
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
@@ -53,7 +53,6 @@ def check(experiment: Experiment) -> None:
     """LabError unless the experiment can be had in a virtual machine."""
     if {drive.kind for drive in experiment.drive.values()} != {"simulated"}:
         raise LabError("real drives take real time: leave --machine virtual out, or --drive")
-    emulator.shift(experiment.mips)
 
 
 def jobs(asked: int | None, machine: VirtualMachine) -> int:
@@ -77,14 +76,15 @@ class VirtualBed:
         seed: int,
         folder: Path,
         workers: int | None,
+        packages: Mapping[str, str] | None = None,
     ) -> None:
         """`trees` are the installed servers, those that make templates included.
 
-        `folder` is the run's. Finds what the machine is made of, and starts nothing; MachineError
-        where something is lacking.
+        `folder` is the run's. Of Debian's packages the named versions are taken. Finds what the
+        machine is made of, and starts nothing; MachineError where something is lacking.
         """
         check(experiment)
-        emulator.check()
+        self._qemu = qemu.find(packages)
         self._experiment = experiment
         self._preset = preset
         self._seed = seed
@@ -95,29 +95,28 @@ class VirtualBed:
         self._closed = False
         self._count = 0
         self._notes: list[bytes] = []
-        self._kernel = kernel.fetch()
+        self._kernel = kernel.fetch(packages)
         self._root = rootfs.root(self._kernel)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
         self._first = self._written_first()
-        self._conditions = {
-            _key(cell): matrix.conditions(experiment, preset, cell) for cell in cells
-        }
+        self._asked = Asked(experiment, preset, cells, trees)
         self._cells = cells
         self._lacking = {
-            key: reason
-            for key, conditions in self._conditions.items()
-            if (reason := _lacking(conditions))
+            asked.key(cell): reason for cell in cells if (reason := _lacking(self._asked.of(cell)))
         }
-        self._emulator = emulator.version()
+        self._emulator = emulator.version(self._qemu)
         self._recipes = {
             self._template_name(conditions): self._recipe(conditions)
-            for key, conditions in self._conditions.items()
-            if key not in self._lacking
+            for conditions in self._measured()
         }
         self._templates: dict[str, Template] = {}
         self._methods: dict[str, tuple[str, ...]] = {}
         self.machine = self._described()
         self.jobs = jobs(workers, self.machine)
+
+    def _measured(self) -> list[Conditions]:
+        """Return the conditions of the cells that may be had, as far as is known."""
+        return [self._asked.of(cell) for cell in self._cells if not self.lacks(cell)]
 
     def _template_name(self, conditions: Conditions) -> str:
         """Name a template: its cluster, its drives, and whether its tables are in memory."""
@@ -148,6 +147,7 @@ class VirtualBed:
             order=order,
             options=parts.options(),
             emulator=self._emulator[1],
+            firmware=self._qemu.firmware,
             turns=turns.digest(),
             kernel=_digest(self._kernel.image),
             first=_digest(self._first),
@@ -164,11 +164,13 @@ class VirtualBed:
         # The options of the others differ in their memory alone.
         return VirtualMachine(
             mips=self._experiment.mips,
-            memory_mb=tuple(sorted({memory_mb(c) for c in self._conditions.values()})),
+            memory_mb=tuple(sorted({memory_mb(c) for c in self._asked})),
             emulator=self._emulator[0],
             emulator_sha256=self._emulator[1],
+            firmware_sha256=recipe.firmware,
             turns=recipe.turns,
             options=recipe.options,
+            packages=dict(sorted(self._packages().items())),
             kernel=self._kernel.version,
             kernel_sha256=recipe.kernel,
             first_sha256=recipe.first,
@@ -177,9 +179,13 @@ class VirtualBed:
             templates={name: recipe.sha256 for name, recipe in self._recipes.items()},
         )
 
+    def _packages(self) -> dict[str, str]:
+        return rootfs.versions() | self._kernel.versions | self._qemu.versions
+
     def _parts(self, conditions: Conditions, server: str) -> Callable[[Path, Path], Machine]:
         def machine(ram: Path, orders: Path) -> Machine:
             return Machine(
+                qemu=self._qemu,
                 kernel=self._kernel.image,
                 first=self._first,
                 root=self._root.path,
@@ -203,9 +209,7 @@ class VirtualBed:
             self._ledger = Ledger.open()
             self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
             representative = {
-                self._template_name(conditions): conditions
-                for key, conditions in self._conditions.items()
-                if key not in self._lacking
+                self._template_name(conditions): conditions for conditions in self._measured()
             }
             for name, conditions in representative.items():
                 self._templates[name] = self._make(name, conditions)
@@ -227,7 +231,8 @@ class VirtualBed:
             for drive, words in answer.report.mounts.items()
         }
         guest = next(iter(answers.values())).machine
-        return BedReport(clusters, mounts, guest)
+        memory = {name: made.memory_sha256 for name, made in self._templates.items()}
+        return BedReport(clusters, mounts, guest, memory)
 
     def _make(self, name: str, conditions: Conditions) -> Template:
         recipe = self._recipes[name]
@@ -243,12 +248,12 @@ class VirtualBed:
 
     def _probe(self) -> None:
         """Ask every server, in a clone of each template, what it lacks for its cells."""
-        asked: dict[tuple[str, str], list[Cell]] = {}
+        probed: dict[tuple[str, str], list[Cell]] = {}
         for cell in self._cells:
-            if _key(cell) not in self._lacking:
-                conditions = self._conditions[_key(cell)]
+            if not self.lacks(cell):
+                conditions = self._asked.of(cell)
                 pair = (self._template_name(conditions), conditions.server)
-                asked.setdefault(pair, []).append(cell)
+                probed.setdefault(pair, []).append(cell)
 
         def probe(item: tuple[tuple[str, str], list[Cell]]) -> Answer:
             (_, server), cells = item
@@ -256,17 +261,17 @@ class VirtualBed:
                 kind="probe", experiment=self._experiment, preset=self._preset, server=server,
                 cells=tuple(cells),
             )  # fmt: skip
-            return self._cloned(self._conditions[_key(cells[0])], order)
+            return self._cloned(self._asked.of(cells[0]), order)
 
         pool = ThreadPoolExecutor(self.jobs)
         try:
             for ((_, server), cells), answer in zip(
-                asked.items(), pool.map(probe, asked.items()), strict=True
+                probed.items(), pool.map(probe, probed.items()), strict=True
             ):
                 self._methods[server] = answer.methods
                 for cell, reason in zip(cells, answer.lacking, strict=True):
                     if reason:
-                        self._lacking[_key(cell)] = reason
+                        self._lacking[asked.key(cell)] = reason
         except BaseException:
             self._end_all()
             raise
@@ -275,14 +280,14 @@ class VirtualBed:
 
     def lacks(self, cell: Cell) -> str:
         """Say why the cell is N/A; nothing if it can be measured."""
-        return self._lacking.get(_key(cell), "")
+        return self._lacking.get(asked.key(cell), "")
 
     def sample(
         self, cell: Cell, round_number: int, position: int, *, control: bool = False
     ) -> Sample:
         """Measure the cell in a clone; may be called from several threads at a time."""
         seed, wait = self._chance(cell, round_number, control)
-        conditions = self._conditions[_key(cell)]
+        conditions = self._asked.of(cell)
         order = Order(
             kind="sample",
             experiment=self._experiment,
@@ -380,6 +385,8 @@ def _lacking(conditions: Conditions) -> str:
     """Say what no virtual machine has; nothing if it may have all."""
     if programs := workloads.find(conditions.workload).packages:
         return f"the virtual machine has no {', '.join(programs)} yet"
+    if (conditions.cpus or 1) > 1:
+        return "the virtual machine has one processor"
     for drive in conditions.drives.values():
         if drive.filesystem not in _FILE_SYSTEMS:
             return f"the virtual machine's kernel has no {drive.filesystem}"
@@ -389,7 +396,3 @@ def _lacking(conditions: Conditions) -> str:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _key(cell: Cell) -> tuple[str, ...]:
-    return tuple(cell.values())

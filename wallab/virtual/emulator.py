@@ -1,9 +1,8 @@
 """QEMU as a machine whose clock counts instructions, and its line for orders to itself (QMP)."""
 
 import contextlib
-import hashlib
 import json
-import shutil
+import os
 import signal
 import socket
 import subprocess
@@ -13,15 +12,11 @@ from typing import Any
 
 import msgspec
 
-from wallab.errors import LabError, MachineError
-from wallab.machine import process, provision
-from wallab.virtual import turns
+from wallab.errors import MachineError
+from wallab.machine import process
+from wallab.virtual import speed, turns
 from wallab.virtual.devices import ORDERS_MB, ROOT_MB, SERVER_MB
-
-PROGRAM = "qemu-system-x86_64"
-
-_SHIFTS = {1000: 0, 500: 1, 250: 2, 125: 3}
-"""MIPS -> the binary logarithm of the nanoseconds that an instruction takes."""
+from wallab.virtual.qemu import PROGRAM, Qemu
 
 _PARAMETERS = (
     "console=ttyS0 panic=-1 tsc=reliable no_timer_check mitigations=off nowatchdog "
@@ -38,6 +33,7 @@ class Ended(MachineError):
 class Machine(msgspec.Struct, frozen=True):
     """A guest's parts, before it is started."""
 
+    qemu: Qemu
     kernel: Path
     first: Path
     """The first file system."""
@@ -53,11 +49,11 @@ class Machine(msgspec.Struct, frozen=True):
         share = "off" if private else "on"
         memory = f"{self.memory_mb},slots=4,maxmem={self.memory_mb + 4096}M"
         command: list[str | Path] = [
-            PROGRAM, "-name", "guest,debug-threads=on",
+            self.qemu.program, "-name", "guest,debug-threads=on",
             "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-machine", "pc,hpet=off,nvdimm=on,memory-backend=ram",
             "-accel", "tcg,tb-size=512", "-cpu", "Nehalem,-rdtscp", "-smp", "1", "-m", memory,
-            "-icount", f"shift={shift(self.mips)},sleep=off,align=off",
+            "-icount", f"shift={speed.shift(self.mips)},sleep=off,align=off",
             "-rtc", "base=2005-07-20T00:00:00,clock=vm",
             "-device", "pvpanic", "-action", "panic=pause",
             "-kernel", self.kernel, "-initrd", self.first, "-append", _PARAMETERS,
@@ -88,35 +84,13 @@ def _memory(name: str, file: Path, size: int, share: str) -> str:
     return f"memory-backend-file,id={name},mem-path={path},size={size},share={share}"
 
 
-def shift(mips: int) -> int:
-    """Return what QEMU's icount calls shift; LabError where there is none."""
-    if mips not in _SHIFTS:
-        raise LabError(
-            f"mips: {mips}: the emulator counts {', '.join(map(str, _SHIFTS))} so far; what lies "
-            "between is not there yet"
-        )
-    return _SHIFTS[mips]
-
-
-def check() -> None:
-    """MachineError unless QEMU is there, after trying to install it."""
-    if shutil.which(PROGRAM):
-        return
-    try:
-        provision.install({"qemu-system-x86": PROGRAM})
-    except provision.SetupError as error:
-        raise MachineError(f"the virtual machine takes QEMU: {error}") from None
-    if not shutil.which(PROGRAM):
-        raise MachineError(f"the virtual machine takes {PROGRAM}, which is not on PATH")
-
-
-def version() -> tuple[str, str]:
-    """Return how QEMU names itself, and its sha256."""
-    printed = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout
-    program = shutil.which(PROGRAM)
-    assert program
-    with Path(program).open("rb") as stream:
-        return printed.splitlines()[0], hashlib.file_digest(stream, "sha256").hexdigest()
+def version(qemu: Qemu) -> tuple[str, str]:
+    """Return how QEMU names itself, and its digest; MachineError if it does not run here."""
+    asked = [str(qemu.program), "--version"]
+    done = subprocess.run(asked, env=os.environ | qemu.environment, capture_output=True, text=True)
+    if done.returncode:
+        raise MachineError(f"{qemu.program} does not run here: {done.stderr.strip()[-300:]}")
+    return done.stdout.splitlines()[0], qemu.sha256
 
 
 class Emulator:
@@ -138,7 +112,7 @@ class Emulator:
                 [*machine.command(private=clone), *ends],
                 # By a name without blanks and colons, whatever the cache is called.
                 cwd=library.parent,
-                environment={"LD_PRELOAD": f"./{library.name}"},
+                environment=machine.qemu.environment | {"LD_PRELOAD": f"./{library.name}"},
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )

@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from wallab.virtual import elf
+
 _MAGIC = 0xE0F5E1E2
 _BLOCK = 4096
 _INODE = 32
@@ -27,6 +29,8 @@ class Entry(msgspec.Struct, frozen=True):
     text: bytes | None = None
     link: str | None = None
     executable: bool = False
+    loaded: bool = False
+    """Whether a program, or a library, is there only as far as it is loaded."""
 
     @property
     def mode(self) -> int:
@@ -43,7 +47,8 @@ class Entry(msgspec.Struct, frozen=True):
             return self.link.encode()
         if self.text is not None:
             return self.text
-        return self.file.read_bytes() if self.file else b""
+        data = self.file.read_bytes() if self.file else b""
+        return elf.loaded(data) if self.loaded else data
 
 
 Tree = Mapping[str, Entry]

@@ -4,16 +4,18 @@ import hashlib
 import lzma
 import re
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from wallab import paths
 from wallab.errors import MachineError
+from wallab.files import jsonfile
 from wallab.progress import say
+from wallab.virtual import packages
+from wallab.virtual.packages import Apt, NotToBeHad
 
 MODULES = (
     "nd_btt", "nd_pmem", "nfit", "erofs", "crc32c_intel", "fuse", "loop", "xfs", "ext4", "btrfs",
@@ -21,8 +23,7 @@ MODULES = (
 """What the guest's kernel loads, in this order, each after what it depends on."""
 
 _META = "linux-image-cloud-amd64"
-_SLOW = 1800
-"""Seconds that fetching a package may take."""
+_BUSYBOX = "busybox-static"
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -30,8 +31,10 @@ class Kernel(msgspec.Struct, frozen=True):
 
     folder: Path
     version: str
-    """The package's, such as 6.1.0-56-cloud-amd64."""
+    """The kernel's own, such as 6.1.0-56-cloud-amd64."""
     modules: tuple[str, ...]
+    versions: dict[str, str]
+    """Debian package -> its version."""
 
     @property
     def image(self) -> Path:
@@ -44,64 +47,85 @@ class Kernel(msgspec.Struct, frozen=True):
         return self.folder / "busybox"
 
 
-class _NotToBeHadError(Exception):
-    """A command failed; the message has its last words."""
+def fetch(versions: Mapping[str, str] | None = None) -> Kernel:
+    """Return the kernel of the cache, fetched if there is none; MachineError says what helps.
 
-
-def fetch() -> Kernel:
-    """Return the kernel of the cache, fetched if there is none; MachineError says what helps."""
-    key = hashlib.sha256(" ".join((_META, *MODULES)).encode()).hexdigest()[:16]
-    kept = paths.cache() / "virtual" / f"kernel-{key}"
+    That of these packages, if a kernel is among them; else the one that the archive has now, or
+    had when this cache was asked for the first time.
+    """
+    wanted = {name: version for name, version in (versions or {}).items() if _is_ours(name)}
+    newest = _folder({})
+    if wanted and newest.exists() and (kernel := _kept(newest)).versions == wanted:
+        return kernel
+    kept = _folder(wanted)
     if not kept.exists():
-        say(f"fetching {_META} and busybox-static for the virtual machine")
+        say(f"fetching {', '.join(wanted or (_META, _BUSYBOX))} for the virtual machine")
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent, prefix="partial-") as name:
             try:
-                chosen = _unpacked(Path(name))
-            except _NotToBeHadError as error:
+                chosen = choose(_META, MODULES, Path(name), wanted)
+            except NotToBeHad as error:
                 raise MachineError(
                     f"the virtual machine's kernel cannot be fetched ({error}); on Debian, as "
                     "root: apt-get update"
                 ) from None
             if not kept.exists():
                 chosen.rename(kept)
-    modules = tuple((kept / "order").read_text().split())
-    return Kernel(kept, (kept / "version").read_text().strip(), modules)
+    return _kept(kept)
 
 
-def _run(command: Sequence[str | Path], folder: Path) -> str:
-    try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_SLOW, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        words = str(getattr(error, "stderr", None) or error).strip()
-        raise _NotToBeHadError(f"{' '.join(map(str, command[:3]))}: {words[-300:]}") from None
-    return done.stdout
+def _folder(versions: Mapping[str, str]) -> Path:
+    asked = jsonfile.dumps([_META, MODULES, versions])
+    return paths.cache() / "virtual" / f"kernel-{hashlib.sha256(asked).hexdigest()[:16]}"
 
 
-def _unpacked(folder: Path) -> Path:
-    """Fetch the packages into the folder; return a folder in it with what the guest needs."""
-    depends = _run(["apt-cache", "depends", _META], folder)
-    image = re.search(r"Depends: (linux-image-\S+)", depends)
-    if image is None:
-        raise _NotToBeHadError(f"apt knows no {_META}")
-    _run(["apt-get", "-qq", "download", image[1], "busybox-static"], folder)
-    whole, chosen = folder / "whole", folder / "chosen"
-    for package in folder.glob("*.deb"):
-        _run(["dpkg-deb", "--extract", package, whole], folder)
+def _kept(folder: Path) -> Kernel:
+    return Kernel(
+        folder,
+        (folder / "version").read_text().strip(),
+        tuple((folder / "order").read_text().split()),
+        jsonfile.load(folder / "versions.json", dict[str, str]),
+    )
+
+
+def _is_ours(package: str) -> bool:
+    return package == _BUSYBOX or package.startswith("linux-image-")
+
+
+def choose(
+    meta: str, modules: Sequence[str], folder: Path, versions: Mapping[str, str] | None = None
+) -> Path:
+    """Fetch the kernel that a package stands for, or the one of these versions, and busybox.
+
+    Return a folder in `folder` with the kernel, the modules and what they depend on, the order to
+    load them in, and both versions; NotToBeHad where that cannot be done.
+    """
+    versions = versions or {}
+    names = sorted(versions)
+    if not names:
+        depends = Apt(folder).ask("apt-cache", "depends", meta)
+        image = re.search(r"Depends: (linux-image-\S+)", depends)
+        if image is None:
+            raise NotToBeHad(f"apt knows no {meta}")
+        names = [image[1], _BUSYBOX]
+    unpacked = packages.unpack(names, versions, folder)
+    whole, chosen = unpacked.folder, folder / "chosen"
     (chosen / "modules").mkdir(parents=True)
     (kernel,) = whole.glob("boot/vmlinuz-*")
     shutil.copyfile(kernel, chosen / "vmlinuz")
     shutil.copyfile(whole / "bin" / "busybox", chosen / "busybox")
-    order = _copy_modules(whole, chosen / "modules")
+    order = _copy_modules(modules, whole, chosen / "modules")
     (chosen / "order").write_text("\n".join(order) + "\n")
     (chosen / "version").write_text(kernel.name.removeprefix("vmlinuz-") + "\n")
+    jsonfile.save(chosen / "versions.json", unpacked.versions)
     return chosen
 
 
-def _copy_modules(whole: Path, target: Path) -> list[str]:
-    """Copy the modules and all that they depend on; return their names in order of loading."""
+def _copy_modules(names: Sequence[str], whole: Path, target: Path) -> list[str]:
+    """Copy the modules and all that they depend on out of an unpacked kernel.
+
+    Return their names in order of loading; NotToBeHad where it lacks one.
+    """
     files = {file.name.split(".")[0].replace("-", "_"): file for file in whole.rglob("*.ko*")}
     (listed,) = whole.rglob("modules.builtin")
     builtin = {Path(line).stem.replace("-", "_") for line in listed.read_text().split()}
@@ -111,7 +135,7 @@ def _copy_modules(whole: Path, target: Path) -> list[str]:
         if name in order or name in builtin:
             return
         if name not in files:
-            raise _NotToBeHadError(f"Debian's kernel has no module {name}")
+            raise NotToBeHad(f"Debian's kernel has no module {name}")
         data = files[name].read_bytes()
         if files[name].suffix == ".xz":
             data = lzma.decompress(data)
@@ -122,6 +146,6 @@ def _copy_modules(whole: Path, target: Path) -> list[str]:
         (target / f"{name}.ko").write_bytes(data)
         order.append(name)
 
-    for name in MODULES:
+    for name in names:
         add(name)
     return order

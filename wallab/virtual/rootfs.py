@@ -19,10 +19,12 @@ import msgspec
 
 from wallab import paths
 from wallab.errors import MachineError
-from wallab.machine import provision
-from wallab.virtual import devices, erofs
+from wallab.machine import provision, serversandbox
+from wallab.machine.confinement import Places
+from wallab.virtual import cpio, devices, erofs, packages
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
+from wallab.virtual.packages import NotToBeHad, Unpacked
 
 PYTHON = "/usr/bin/python"
 LAB = "lab"
@@ -44,6 +46,10 @@ _PROGRAMS = (
     "cat", "fincore", "find", "mkdir", "mkfs.btrfs", "mkfs.ext4", "mkfs.xfs", "mount", "nsenter",
     "setpriv", "taskset", "umount", "unshare",
 )  # fmt: skip
+_FETCHED = {"mkfs.btrfs": "btrfs-progs", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}
+"""Those that a user who may install nothing may lack -> their Debian packages."""
+_DEBIANS = ("btrfs-progs", "coreutils", "e2fsprogs", "findutils", "libc6", "libfuse3-3", "mount",
+            "util-linux", "util-linux-extra", "xfsprogs")  # fmt: skip
 _BUSYBOX = ("sh", "cp", "true", "losetup", "modprobe")
 """Where nothing depends on which program of that name it is."""
 
@@ -66,6 +72,13 @@ def root(kernel: Kernel) -> Image:
 def server(tree: Path) -> Image:
     """Return an installed server with the libraries of this machine that it needs."""
     return _kept("server", _server(tree), devices.SERVER_MB)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the Debian packages that most of the root file system is from."""
+    python = f"libpython{sys.version_info.major}.{sys.version_info.minor}-stdlib"
+    tools = _tools()
+    return packages.installed((*_DEBIANS, python)) | (tools.versions if tools else {})
 
 
 def first(kernel: Kernel) -> bytes:
@@ -96,31 +109,15 @@ exec /busybox switch_root /root {PYTHON} -m wallab.virtual.agent </dev/console >
     files |= {"busybox": kernel.busybox.read_bytes(), "init": script.encode()}
     for name in kernel.modules:
         files[f"modules/{name}.ko"] = (kernel.folder / f"modules/{name}.ko").read_bytes()
-    return archive(files)
-
-
-def archive(files: Mapping[str, bytes | None]) -> bytes:
-    """Return a first file system of programs by their path, and of folders, which are None.
-
-    A folder `dev` gets the console that the kernel gives to the first program.
-    """
-    entries = [
-        _cpio(path, 0o040755) if data is None else _cpio(path, 0o100755, data)
-        for path, data in files.items()
-    ]
-    entries.append(_cpio("dev/console", 0o020600, device=(5, 1)))
-    return b"".join([*entries, _cpio("TRAILER!!!", 0)])
-
-
-def _cpio(name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
-    """Return one file of an archive (Documentation/driver-api/early-userspace/buffer-format)."""
-    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
-    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+    return cpio.archive(files)
 
 
 def _kept(what: str, tree: dict[str, Entry], megabytes: int) -> Image:
-    """Return the tree's image, of so many MB, from the cache or written to it."""
+    """Return the tree's image, of so many MB, from the cache or written to it.
+
+    Programs are in it as they are loaded, and so the same wherever they were compiled.
+    """
+    tree = {path: msgspec.structs.replace(entry, loaded=True) for path, entry in tree.items()}
     key = hashlib.sha256()
     for path, entry in sorted(tree.items()):
         digest = hashlib.sha256(entry.content()).digest()
@@ -172,8 +169,9 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     }
     for name in _BUSYBOX:
         tree[f"usr/bin/{name}"] = Entry(link="busybox")
+    tools = _tools()
     for name in _PROGRAMS:
-        tree[f"usr/bin/{name}"] = Entry(file=_program(name), executable=True)
+        tree[f"usr/bin/{name}"] = Entry(file=_program(name, tools), executable=True)
     standard = Path(sysconfig.get_path("stdlib"))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
@@ -189,7 +187,8 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
         place = program.relative_to(paths.cache())
         tree[f"{CACHE}/{place}"] = Entry(file=program, executable=True)
     files = [entry.file for entry in tree.values() if entry.file]
-    for library in _libraries(file for file in files if _is_elf(file)):
+    environment = tools.environment if tools else {}
+    for library in _libraries((file for file in files if _is_elf(file)), environment):
         if not any(library.is_relative_to(place) for place in (standard, paths.LAB)):
             tree[f"usr/lib/x86_64-linux-gnu/{library.name}"] = Entry(
                 file=library.resolve(), executable=True
@@ -214,7 +213,7 @@ def _server(tree: Path) -> dict[str, Entry]:
     if not (tree / "bin" / "postgres").exists():
         raise MachineError(f"{tree} is no installed server")
     programs = [entry.file for entry in entries.values() if entry.file and _is_elf(entry.file)]
-    for library in _libraries(programs):
+    for library in _libraries(programs, tree=tree):
         # The C library is the root's.
         if not library.is_relative_to(tree) and not re.match(
             r"(ld-linux|lib(c|m|dl|rt|pthread)\.so)", library.name
@@ -224,11 +223,30 @@ def _server(tree: Path) -> dict[str, Entry]:
     return entries
 
 
-def _program(name: str) -> Path:
+def _installed(name: str) -> Path | None:
     place = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    return Path(place).resolve() if place else None
+
+
+def _tools() -> Unpacked | None:
+    """Return the tools of file systems that are not installed here, unpacked; None: all are."""
+    missing = [package for name, package in _FETCHED.items() if _installed(name) is None]
+    if not missing:
+        return None
+    try:
+        return packages.kept("tools", sorted(missing), {})
+    except NotToBeHad as error:
+        raise MachineError(
+            f"the virtual machine takes {', '.join(missing)}, which cannot be fetched ({error}); "
+            f"as root, run: apt-get install {' '.join(missing)}"
+        ) from None
+
+
+def _program(name: str, tools: Unpacked | None) -> Path:
+    place = _installed(name) or (tools.program(name) if tools else None)
     if place is None:
         raise MachineError(f"there is no {name}; run: scripts/setup drive")
-    return Path(place).resolve()
+    return place.resolve()
 
 
 def _folder(folder: Path, place: str, without: Sequence[str] = ()) -> dict[str, Entry]:
@@ -272,7 +290,7 @@ def _package(name: str) -> dict[str, Entry]:
     origin = Path(spec.origin)
     if origin.name != "__init__.py":
         return {f"{SITE}/{origin.name}": Entry(file=origin)}
-    entries = _folder(origin.parent, f"{SITE}/{name}")
+    entries = _folder(origin.parent, f"{SITE}/{name}", ("tests",))
     libraries = origin.parent.with_name(f"{name}.libs")
     if libraries.is_dir():
         entries |= _folder(libraries, f"{SITE}/{libraries.name}")
@@ -284,14 +302,27 @@ def _is_elf(file: Path) -> bool:
         return stream.read(4) == b"\x7fELF"
 
 
-def _libraries(programs: Iterable[Path]) -> list[Path]:
-    """Return the shared libraries that the programs need, as this machine's loader finds them."""
+def _libraries(
+    programs: Iterable[Path],
+    environment: Mapping[str, str] | None = None,
+    tree: Path | None = None,
+) -> list[Path]:
+    """Return the shared libraries that the programs need, as this machine's loader finds them.
+
+    `environment` says where else it looks. The programs of an installed tree are strangers', whose
+    code the loader runs if they name a library for audits (ld.so(8), LD_AUDIT and DT_AUDIT).
+    """
     libraries: set[Path] = set()
     ordered = sorted(set(programs))
     for begin in range(0, len(ordered), 50):
-        printed = subprocess.run(
-            ["ldd", *ordered[begin : begin + 50]], capture_output=True, text=True
-        ).stdout
+        command: list[str | Path] = ["ldd", *ordered[begin : begin + 50]]
+        if tree is None:
+            known = os.environ | (environment or {})
+            printed = subprocess.run(command, env=known, capture_output=True, text=True).stdout
+        else:
+            walls, seen = serversandbox.confinement(guest=False), Places(readable=(tree,))
+            with walls.started(command, seen, stdout=subprocess.PIPE) as child:
+                printed = child.communicate()[0].decode(errors="replace")
         places = re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)
         libraries |= set(map(Path, places))
     return sorted(path for path in libraries if ".libs/" not in str(path))

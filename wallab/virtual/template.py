@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from wallab.virtual.devices import ORDERS_MB
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 
+_PIECE = 1 << 20
+
 
 class Recipe(msgspec.Struct, frozen=True):
     """All that a template's memory follows from."""
@@ -30,6 +33,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """Of the emulator."""
     emulator: str
     """sha256, as all that follow."""
+    firmware: str
     turns: str
     """Digest of sources."""
     kernel: str
@@ -48,6 +52,7 @@ class Template(msgspec.Struct, frozen=True):
 
     folder: Path
     answer: Answer
+    memory_sha256: str
 
     @property
     def ram(self) -> Path:
@@ -112,12 +117,15 @@ def warm(experiment: Experiment, preset: Preset, conditions: Conditions) -> bool
 
 
 def kept(recipe: Recipe) -> Template | None:
-    """Return the template of the cache; None if there is none."""
+    """Return the template of the cache; None if there is none, LabError if it is damaged."""
     folder = _folder(recipe)
     try:
-        return Template(folder, jsonfile.load(folder / "answer.json", Answer))
+        memory = (folder / "memory.sha256").read_text(errors="replace")
     except OSError:
         return None
+    answer = folder / "answer.json"
+    remedy = f"remove {folder}, which is made anew"
+    return Template(folder, jsonfile.read(answer, Answer, remedy), memory)
 
 
 def _folder(recipe: Recipe) -> Path:
@@ -160,8 +168,28 @@ def make(
                 emulated.save(made / "devices")
             jsonfile.save(made / "recipe.json", recipe)
             jsonfile.save(made / "answer.json", answer)
+            memory = sparse_sha256(made / "ram")
+            (made / "memory.sha256").write_text(memory)
             made.rename(folder)
-        return Template(folder, answer)
+        return Template(folder, answer, memory)
+
+
+def sparse_sha256(file: Path) -> str:
+    """Return a digest of a file, of which pieces of zeros are no part, with blocks or without."""
+    digest = hashlib.sha256()
+    nothing = bytes(_PIECE)
+    with file.open("rb", buffering=0) as stream:
+        end, place = file.stat().st_size, 0
+        while place < end:
+            try:
+                place = os.lseek(stream.fileno(), place, os.SEEK_DATA) // _PIECE * _PIECE
+            except OSError:  # zeros to the end
+                break
+            piece = os.pread(stream.fileno(), _PIECE, place)
+            if piece != nothing[: len(piece)]:
+                digest.update(place.to_bytes(8, "little") + piece)
+            place += _PIECE
+    return digest.hexdigest()
 
 
 def write_order(file: Path, order: Order) -> None:

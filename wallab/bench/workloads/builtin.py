@@ -15,7 +15,7 @@ class Builtin(Workload):
         self._name = name
 
     def load(self, server: Path, cluster: Cluster, scale: int) -> None:
-        Pgbench(server, cluster.socket).load(scale)
+        Pgbench(server, cluster).load(scale)
 
     def fill_memory(self, stage: Stage) -> None:
         """Read pgbench's tables."""

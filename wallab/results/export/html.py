@@ -126,6 +126,7 @@ def _environment(plan: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("governor", machine.governor or "not told"),
                 *((f"mitigation: {name}", state) for name, state in machine.mitigations.items()),
                 *machine.tuning.items(),
+                *([("servers' sandbox", machine.sandbox)] if machine.sandbox else []),
             ],
         ),
         (

@@ -1,0 +1,34 @@
+"""What a build's log tells of why it failed."""
+
+import re
+
+MOST = 8
+"""Lines that are told."""
+
+LAST = 15
+"""Lines of the end that are told where none says what is wrong."""
+
+_WRONG = re.compile(r"error:|\bERROR\b", re.IGNORECASE)
+_UNLINKED = re.compile(r"undefined (?:reference to|symbol)|multiple definition of", re.IGNORECASE)
+_RESULT = re.compile(r"collect2: error: ld returned|linker command failed|^make\b.*\*\*\*")
+"""That the linker failed, or a command of make's, of which other lines tell why."""
+
+
+def telling(lines: list[str]) -> list[str]:
+    """Return the lines that say what is wrong, each once: the compiler's and the linker's.
+
+    A file may be compiled several times, for the server and for libraries, with the same words;
+    a symbol that is not there may be needed in many places, of which the first is told.
+    """
+    symbols: set[str] = set()
+    told: list[str] = []
+    for line in dict.fromkeys(map(str.strip, lines)):
+        if unlinked := _UNLINKED.search(line):
+            symbol = line[unlinked.start() :]
+            if symbol not in symbols:
+                symbols.add(symbol)
+                told.append(line)
+        elif _WRONG.search(line):
+            told.append(line)
+    reasons = [line for line in told if not _RESULT.search(line)]
+    return (reasons or told)[:MOST] or lines[-LAST:]
