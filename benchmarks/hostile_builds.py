@@ -24,7 +24,7 @@ import psutil
 from benchmarks import smallsource
 from benchmarks.smallsource import BUILD, INSTALL
 from wallab.errors import LabError
-from wallab.machine import sandbox
+from wallab.machine import sandbox, scratch
 from wallab.machine.sandbox import Limits
 from wallab.servers import source
 from wallab.servers.builder import Builder
@@ -140,7 +140,7 @@ def main() -> int:
             for line in rest:
                 print(f"  left: {line}")
             seen += [f"# A patch whose build {case.about}", *shortened(words), ""]
-        sandbox.remove(home / "cache")
+        scratch.remove(home / "cache")
     if given.write and not failed:
         given.write.parent.mkdir(parents=True, exist_ok=True)
         given.write.write_text("\n".join(["```text", *seen[:-1], "```", ""]))
