@@ -310,8 +310,12 @@ def test_an_early_undoing_that_fails_is_tried_again(
 ) -> None:
     owned = Ledger.open()
     folder = owned.make(scratch.named(tmp_path, "scratch"))
+
+    def fail(_: Path) -> None:
+        raise MachineError("it is busy")
+
     with monkeypatch.context() as stuck:
-        stuck.setattr(shutil, "rmtree", lambda *_, **__: None)
+        stuck.setattr(scratch, "remove", fail)
         owned.undo(folder)
     assert folder.path.exists()
     owned.close()
