@@ -237,8 +237,11 @@ def test_other_words_of_git(
     message = refusal(tree, patch(tree, "p", text))
     assert message.endswith(f" does not apply to PostgreSQL 18: {told}")
     assert calls == [
-        (text.encode(), tree.path), (text.encode(), "--reverse", "--check", tree.path)
-    ]  # fmt: skip
+        (text.encode(), tree.path),
+        (text.encode(), "--reverse", "--check", tree.path),
+        # What a patch on top of it could stand on.
+        (text.encode(), tree.path),
+    ]
 
 
 def test_patches_that_cannot_be_read(tree: WorkTree) -> None:
