@@ -17,6 +17,7 @@ def test_c_code_that_is_laid_out_otherwise_is_found(tmp_path: Path) -> None:
         paths.DRIVE / "fuzz",
         paths.DRIVE / "src",
         paths.DRIVE / "tests",
+        paths.LAB / "tests" / "faults",
         paths.LAB / "tests" / "turns",
         paths.TURNS,
     }
