@@ -42,6 +42,12 @@ def test_end_is_told_where_nothing_says_what_is_wrong() -> None:
     assert buildlog.telling([*lines, alone]) == [alone]
 
 
+def test_result_of_makes_command_hides_no_words_of_that() -> None:
+    """What fails is not always a compiler, and make only tells that it did."""
+    lines = ["cat: secret: Permission denied", "make: *** [Makefile:2: world-bin] Error 1"]
+    assert buildlog.telling(lines) == lines
+
+
 def test_few_lines_are_told() -> None:
     lines = [f"a.c:{number}: error: x" for number in range(100)]
     assert buildlog.telling(lines) == lines[: buildlog.MOST]

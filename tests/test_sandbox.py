@@ -175,7 +175,10 @@ def test_nothing_is_written_elsewhere(make: Make, place: Path) -> None:
     victim.write_text("as it was")
     (place / "servers").mkdir()
     others = [place / name for name in ("new", "cache/new", "cache/ccache/new", "servers/new")]
-    lines = "\n".join(f"echo changed >{file} || echo ERROR" for file in (victim, *others))
+    lines = "\n".join(
+        f"echo changed >{file} || echo ERROR: {file.name} {file.parent.name}"
+        for file in (victim, *others)
+    )
     with pytest.raises(LabError) as refusal:
         make(BUILD, f"{lines}\nexit 1")
     assert str(refusal.value).count("ERROR") == 1 + len(others)

@@ -8,7 +8,7 @@ MOST = 8
 LAST = 15
 """Lines of the end that are told where none says what is wrong."""
 
-_WRONG = re.compile(r"error:|\bERROR\b", re.IGNORECASE)
+_WRONG = re.compile(r"(?i:error:)|ERROR")
 _UNLINKED = re.compile(r"undefined (?:reference to|symbol)|multiple definition of", re.IGNORECASE)
 _RESULT = re.compile(r"collect2: error: ld returned|linker command failed|^make\b.*\*\*\*")
 """That the linker failed, or a command of make's, of which other lines tell why."""
