@@ -15,6 +15,7 @@ import pytest
 
 from wallab import paths
 from wallab.errors import LabError, MachineError
+from wallab.files.digest import sha256
 from wallab.files.strict import read_toml
 from wallab.servers import debian, git, source
 from wallab.servers.source import Source
@@ -38,7 +39,7 @@ def small_tree(tmp_path: Path) -> Path:
 def test_major_is_the_released_tarball(source18: Source) -> None:
     assert source18.major == 18
     assert source18.label == source18.version
-    assert source18.identity == source.sha256(source18.location)
+    assert source18.identity == sha256(source18.location)
 
 
 def test_cache_may_be_copied(

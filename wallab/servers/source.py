@@ -25,6 +25,7 @@ import msgspec
 from wallab import paths
 from wallab.errors import LabError, MachineError
 from wallab.files import beneath, jsonfile
+from wallab.files.digest import sha256
 from wallab.files.strict import read_toml
 from wallab.machine import container
 from wallab.servers import debian, git, prebuilt
@@ -66,12 +67,6 @@ class Releases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     address: str
     major: dict[str, Release]
-
-
-def sha256(file: Path) -> str:
-    """Return the file's SHA-256 in hexadecimal."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def default(name: str) -> str:

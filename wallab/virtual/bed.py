@@ -16,6 +16,7 @@ from wallab.bench import asked, templates, workloads
 from wallab.bench.asked import Asked
 from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
+from wallab.files.digest import sha256
 from wallab.files.timestamp import utc
 from wallab.machine.ledger import Ledger
 from wallab.progress import say
@@ -149,8 +150,8 @@ class VirtualBed:
             emulator=self._emulator[1],
             firmware=self._qemu.firmware,
             turns=turns.digest(),
-            kernel=_digest(self._kernel.image),
-            first=_digest(self._first),
+            kernel=sha256(self._kernel.image),
+            first=sha256(self._first),
             root=self._root.sha256,
             server=self._servers[maker].sha256,
         )
@@ -391,8 +392,3 @@ def _lacking(conditions: Conditions) -> str:
         if drive.filesystem not in _FILE_SYSTEMS:
             return f"the virtual machine's kernel has no {drive.filesystem}"
     return ""
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

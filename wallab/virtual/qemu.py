@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from wallab.errors import MachineError
+from wallab.files.digest import sha256
 from wallab.machine import provision
 from wallab.virtual import packages
 from wallab.virtual.packages import NotToBeHad
@@ -37,7 +38,7 @@ class Qemu(msgspec.Struct, frozen=True):
         """The digest of the program and of what it loads to run instructions."""
         modules = self.program.resolve().parents[1] / "lib"
         engines = sorted(modules.glob(f"{platform.machine()}-linux-gnu/qemu/accel-tcg-*.so"))
-        digests = map(_digest, (self.program, *engines))
+        digests = map(sha256, (self.program, *engines))
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     @property
@@ -48,12 +49,7 @@ class Qemu(msgspec.Struct, frozen=True):
             next((place for folder in _FOLDERS if (place := share / folder / name).exists()), None)
             for name in _FIRMWARE
         ]
-        return hashlib.sha256("".join(_digest(f) if f else "-" for f in found).encode()).hexdigest()
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.sha256("".join(sha256(f) if f else "-" for f in found).encode()).hexdigest()
 
 
 def find(versions: Mapping[str, str] | None = None) -> Qemu:

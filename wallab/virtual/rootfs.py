@@ -19,6 +19,7 @@ import msgspec
 
 from wallab import paths
 from wallab.errors import MachineError
+from wallab.files.digest import sha256
 from wallab.machine import provision, serversandbox
 from wallab.machine.confinement import Places
 from wallab.virtual import cpio, devices, erofs, packages
@@ -135,15 +136,10 @@ def _kept(what: str, tree: dict[str, Entry], megabytes: int) -> Image:
                 if stream.seek(0, os.SEEK_END) > megabytes << 20:
                     raise MachineError(f"the image of {what} takes more than {megabytes} MB")
                 stream.truncate(megabytes << 20)
-            (made / "sha256").write_text(_digest(made / "image"))
+            (made / "sha256").write_text(sha256(made / "image"))
             if not folder.exists():
                 made.rename(folder)
     return Image(image, stamp.read_text())
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _root(kernel: Kernel) -> dict[str, Entry]:
