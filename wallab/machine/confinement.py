@@ -109,9 +109,7 @@ class Confinement:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as child:
-            _, errors = child.communicate()
-        if child.returncode:
-            raise LabError(f"{what} failed: {errors.decode(errors='replace').strip()[-500:]}")
+            process.must_end(child, what)
 
     def foreground(
         self, command: Sequence[str | Path], places: Places, environment: dict[str, str]

@@ -241,18 +241,17 @@ def _start(
     )
 
 
-def must_run(
-    command: Sequence[str | Path], what: str, environment: dict[str, str] | None = None
-) -> None:
+def must_run(command: Sequence[str | Path], what: str) -> None:
     """Run a program as the user that servers run as; LabError with its last words if it fails."""
     with started(
-        command,
-        as_server=True,
-        environment=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        command, as_server=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as child:
-        _, errors = child.communicate()
+        must_end(child, what)
+
+
+def must_end(child: subprocess.Popen[bytes], what: str) -> None:
+    """Wait for a child whose standard error is a pipe; LabError with its last words if it fails."""
+    _, errors = child.communicate()
     if child.returncode:
         raise LabError(f"{what} failed: {errors.decode(errors='replace').strip()[-500:]}")
 
