@@ -50,11 +50,8 @@ def go_to_its_lab(manifest: Manifest, folder: Path, arguments: list[str]) -> Non
 
 def compile_programs() -> None:
     """Compile the lab's own programs, unless that has been done."""
-    try:
-        provision.compile_program(DRIVE, provision.drive_program())
-        provision.compile_program(DIRECT_CP, provision.copy_program())
-    except provision.SetupError as error:
-        raise MachineError(str(error)) from None
+    provision.have_program(DRIVE, provision.drive_program())
+    provision.have_program(DIRECT_CP, provision.copy_program())
 
 
 def show(line: Line, found: Difference | None) -> None:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from wallab.errors import MachineError
 from wallab.paths import DIRECT_CP, DRIVE, LAB, TURNS, cache
 
 SERVER_USER = "wallab"
@@ -268,6 +269,18 @@ def alone() -> Iterator[None]:
     with (cache() / "setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def have_program(folder: Path, program: Path) -> None:
+    """Have the folder's program, compiled where it is missing; MachineError where that fails."""
+    if program.exists():
+        return
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+        with alone():
+            compile_program(folder, program)
+    except (SetupError, OSError) as error:
+        raise MachineError(f"{folder.name}: {error}") from None
 
 
 def compile_program(folder: Path, program: Path) -> None:

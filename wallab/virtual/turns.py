@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from wallab import paths
-from wallab.errors import MachineError
 from wallab.machine import provision
 
 IN_TURNS = "qemu in turns"
@@ -16,14 +15,7 @@ def library() -> Path:
     MachineError where there is nothing to compile it with.
     """
     file = provision.turns_library()
-    if file.exists():
-        return file
-    try:
-        paths.cache().mkdir(parents=True, exist_ok=True)
-        with provision.alone():
-            provision.compile_program(paths.TURNS, file)
-    except (provision.SetupError, OSError) as error:
-        raise MachineError(f"{paths.TURNS.name}: {error}") from None
+    provision.have_program(paths.TURNS, file)
     return file
 
 
