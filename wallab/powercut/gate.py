@@ -1,12 +1,11 @@
 """A gate: statements wait before it until it opens, and do not end before."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 import psycopg
 
-from wallab.powercut.load import PATIENCE, LoadFailed
+from wallab.powercut.load import wait_until
 from wallab.powercut.shapes import Connection
 from wallab.servers.cluster import Cluster
 
@@ -20,18 +19,19 @@ class Gate:
 
     def wait_for(self, sessions: int) -> None:
         """Wait until so many sessions are before the gate; LoadFailed if they do not come."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            row = self._connection.execute(
-                "SELECT count(*) FROM pg_locks "
-                "WHERE locktype = 'advisory' AND objid = %s AND NOT granted",
-                (self.number,),
-            ).fetchone()
-            if row and row[0] >= sessions:
-                return
-            if time.monotonic() > deadline:
-                raise LoadFailed(f"{sessions} statements did not come to their gate")
-            time.sleep(0.005)
+        wait_until(
+            lambda: self._waiting() >= sessions,
+            f"{sessions} statements did not come to their gate",
+        )
+
+    def _waiting(self) -> int:
+        """Return how many sessions are before the gate."""
+        row = self._connection.execute(
+            "SELECT count(*) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND objid = %s AND NOT granted",
+            (self.number,),
+        ).fetchone()
+        return int(row[0]) if row else 0
 
     def open(self) -> None:
         """Let them go on."""

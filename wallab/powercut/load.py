@@ -31,6 +31,15 @@ class ServerBroke(Exception):
     """The server failed a client before anything was cut."""
 
 
+def wait_until(is_so: Callable[[], bool], complaint: str) -> None:
+    """Look until it is so; LoadFailed with the complaint where that takes too long."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise LoadFailed(complaint)
+        time.sleep(0.005)
+
+
 # The server's patience with a slow machine: query_canceled, lock_not_available.
 _SLOW = {"57014", "55P03"}
 
@@ -68,13 +77,13 @@ class Load:
 
     def _wait_for(self, of: set[int], clients: int | None = None) -> None:
         """Wait until so many of them, or all, have had a promise."""
-        deadline = time.monotonic() + PATIENCE
         wanted = len(of) if clients is None else clients
-        while len(of & self.log.clients_with_promises()) < wanted:
+
+        def promised() -> bool:
             self.check(time.monotonic_ns())
-            if time.monotonic() > deadline:
-                raise LoadFailed(f"a client was promised nothing within {PATIENCE:.0f} s")
-            time.sleep(0.005)
+            return len(of & self.log.clients_with_promises()) >= wanted
+
+        wait_until(promised, f"a client was promised nothing within {PATIENCE:.0f} s")
 
     def check(self, before_ns: int) -> None:
         """ServerBroke if the server failed a client before that moment (CLOCK_MONOTONIC).

@@ -1,9 +1,7 @@
 """wal_sync_method of a running server, changed by a reload."""
 
-import time
-
 from wallab.powercut.bed import ask
-from wallab.powercut.load import PATIENCE, LoadFailed
+from wallab.powercut.load import wait_until
 from wallab.servers.cluster import Cluster
 
 
@@ -16,8 +14,7 @@ def change(cluster: Cluster, method: str) -> None:
         # A name of a closed list; ALTER SYSTEM takes no parameters.
         connection.execute(f"ALTER SYSTEM SET wal_sync_method = '{method}'".encode())
         connection.execute("SELECT pg_reload_conf()")
-    deadline = time.monotonic() + PATIENCE
-    while ask(cluster, "SHOW wal_sync_method") != method:
-        if time.monotonic() > deadline:
-            raise LoadFailed(f"a reload did not make wal_sync_method {method}")
-        time.sleep(0.005)
+    wait_until(
+        lambda: ask(cluster, "SHOW wal_sync_method") == method,
+        f"a reload did not make wal_sync_method {method}",
+    )

@@ -18,7 +18,7 @@ from wallab.powercut import gate, method
 from wallab.powercut.bed import SEGMENT, ask
 from wallab.powercut.cutrecord import CutRecord, Moment
 from wallab.powercut.gate import Gate
-from wallab.powercut.load import CLIENTS, PATIENCE, LateLoad, Load, LoadFailed
+from wallab.powercut.load import CLIENTS, LateLoad, Load, LoadFailed, wait_until
 from wallab.powercut.trial import Trial
 from wallab.powercut.window import Window, opens, writer
 from wallab.record.openflags import is_direct
@@ -64,12 +64,8 @@ class ReloadTrial(Trial):
             connection.execute("SET synchronous_commit = off")
             connection.execute("SELECT pg_logical_emit_message(true, 'wallab', 'asynchronous')")
             connection.execute("SELECT pg_reload_conf()")  # which wakes it
-        deadline = time.monotonic() + PATIENCE
         behind = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()"
-        while ask(self.pair.cluster, behind):
-            if time.monotonic() > deadline:
-                raise LoadFailed("the WAL writer does not flush")
-            time.sleep(0.005)
+        wait_until(lambda: not ask(self.pair.cluster, behind), "the WAL writer does not flush")
 
     def _write(self) -> None:
         with server_answers():

@@ -1,7 +1,6 @@
 """A primary off the drives that lose power, for a standby that is on them."""
 
 import signal
-import time
 from pathlib import Path
 
 from psycopg import sql
@@ -10,7 +9,7 @@ from wallab.machine import process
 from wallab.machine.confinement import Places
 from wallab.machine.ledger import Ledger
 from wallab.powercut.bed import DrivePair, ask
-from wallab.powercut.load import PATIENCE, LoadFailed
+from wallab.powercut.load import wait_until
 from wallab.servers.cluster import NOTHING, Cluster
 
 SIGNAL = "standby.signal"
@@ -64,12 +63,8 @@ class Primary:
 
     def _wait_for_standby(self) -> None:
         """Wait until commits wait for the standby; LoadFailed if it does not come."""
-        deadline = time.monotonic() + PATIENCE
         query = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
-        while not ask(self.cluster, query):
-            if time.monotonic() > deadline:
-                raise LoadFailed("the standby does not follow its primary")
-            time.sleep(0.01)
+        wait_until(lambda: ask(self.cluster, query) > 0, "the standby does not follow its primary")
 
     def stop(self) -> None:
         """End it at once: who waits for the standby is told nothing."""
