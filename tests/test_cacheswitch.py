@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakedisks import ata, scsi
 from fakesysfs import FakeMachine, stand_in
 
 from wallab.errors import MachineError
@@ -22,16 +23,6 @@ def bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def machine(tmp_path: Path) -> FakeMachine:
     """A machine without disks."""
     return FakeMachine(tmp_path / "machine")
-
-
-def ata(machine: FakeMachine) -> Disk:
-    """An ATA disk."""
-    return blockdevice.describe(machine.scsi("sda", "8:0", "ahci", "ATA", "ST3500413AS", 0))
-
-
-def scsi(machine: FakeMachine) -> Disk:
-    """A SCSI disk."""
-    return blockdevice.describe(machine.scsi("sdb", "8:16", "mptsas", "HP", "EF0300FATFD", 1))
 
 
 def nvme(machine: FakeMachine) -> Disk:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakedisks import ata, scsi
 from fakesysfs import FakeMachine
 
 from wallab.errors import MachineError
@@ -53,16 +54,6 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> Tools:
 def machine(tmp_path: Path) -> FakeMachine:
     """A machine without disks."""
     return FakeMachine(tmp_path / "machine")
-
-
-def ata(machine: FakeMachine) -> Disk:
-    """An ATA disk."""
-    return blockdevice.describe(machine.scsi("sda", "8:0", "ahci", "ATA", "ST3500413AS", 0))
-
-
-def scsi(machine: FakeMachine) -> Disk:
-    """A SCSI disk."""
-    return blockdevice.describe(machine.scsi("sdb", "8:16", "mptsas", "HP", "EF0300FATFD", 1))
 
 
 def nvme(machine: FakeMachine) -> Disk:

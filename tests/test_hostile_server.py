@@ -21,13 +21,14 @@ from unittest import mock
 import psutil
 import psycopg
 import pytest
+import reachable
 
 from wallab import paths
 from wallab.bench.pgbench import Pgbench
 from wallab.bench.realbed import archive_settings
 from wallab.drives.simulated import SimulatedDrive
 from wallab.errors import LabError, MachineError
-from wallab.machine import mounts, process, sandbox, scratch, serversandbox
+from wallab.machine import mounts, process, sandbox, serversandbox
 from wallab.machine.confinement import Confinement, Places
 from wallab.machine.ledger import Ledger
 from wallab.machine.memorygroup import MemoryGroup
@@ -75,16 +76,12 @@ class Outside:
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that every user can reach, for all that the lab makes while it is at work."""
-    folder = Path(tempfile.mkdtemp(prefix="wal-lab-hostile-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    monkeypatch.setenv("WALLAB_RUNTIME", str(folder / "run"))
     monkeypatch.delenv(sandbox.SETTING, raising=False)
     if reason := sandbox.refused():
         pytest.skip(f"no bubblewrap here: {reason}")
-    try:
+    with reachable.folder("wal-lab-hostile-") as folder:
+        monkeypatch.setenv("WALLAB_RUNTIME", str(folder / "run"))
         yield folder
-    finally:
-        scratch.remove(folder)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import msgspec
 import psutil
 import pytest
 from click.testing import CliRunner, Result
+from fakedisks import ata
 from fakesysfs import FakeMachine, stand_in
 
 from wallab import paths
@@ -243,11 +244,6 @@ def machine(tmp_path: Path, bit: Path, monkeypatch: pytest.MonkeyPatch) -> FakeM
     every_disk = blockdevice.every_disk
     monkeypatch.setattr(cacheswitch, "every_disk", lambda root: every_disk(machine.root))
     return machine
-
-
-def ata(machine: FakeMachine) -> Disk:
-    """An ATA disk."""
-    return blockdevice.describe(machine.scsi("sda", "8:0", "ahci", "ATA", "ST3500413AS", 0))
 
 
 def scsi(machine: FakeMachine) -> Disk:

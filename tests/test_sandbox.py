@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,13 +20,14 @@ from types import ModuleType
 import msgspec
 import psutil
 import pytest
+import reachable
 
 from benchmarks.smallsource import BUILD, INSTALL, TREE, adding, packed
 from wallab import paths
 from wallab.command import build_variant, power_cut, run_matrix
 from wallab.errors import LabError, MachineError
 from wallab.files import foreign
-from wallab.machine import ledger, memorygroup, provision, sandbox, scratch
+from wallab.machine import ledger, memorygroup, provision, sandbox
 from wallab.machine.sandbox import Limits, Sandbox
 from wallab.servers import builder, source
 from wallab.servers.builder import Builder
@@ -53,15 +53,11 @@ Make = Callable[[str, str], builder.Server]
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that everybody can reach, with a cache, and small limits."""
-    base = Path(tempfile.mkdtemp(prefix="wal-lab-sandbox-", dir="/var/tmp"))
-    base.chmod(0o755)
-    monkeypatch.setenv("WALLAB_CACHE", str(base / "cache"))
     monkeypatch.delenv(sandbox.SETTING, raising=False)
     monkeypatch.setattr(sandbox, "default_limits", lambda clusters=0: SMALL)
-    try:
+    with reachable.folder("wal-lab-sandbox-") as base:
+        monkeypatch.setenv("WALLAB_CACHE", str(base / "cache"))
         yield base
-    finally:
-        scratch.remove(base)
 
 
 @pytest.fixture(params=["bwrap", "container", "none"])
