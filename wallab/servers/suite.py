@@ -4,7 +4,6 @@ A suite is a folder of the tree. Its tests are run by the tree's own means: pg_r
 tree's schedule, or the Perl scripts in t/, with the environment that both build systems give them.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from wallab.errors import LabError
+from wallab.servers import patching
 from wallab.servers import source as sources
 from wallab.servers.patches import Patch
 from wallab.servers.source import Source
@@ -157,9 +157,8 @@ def refuse_unknown(
         return
     there = {_folder_of_script(name) for name in sources.names(source)}
     for patches in variants:
-        text = b"\n".join(patch.file.read_bytes() for patch in patches)
-        changed = re.findall(rb"^\+\+\+ [^/\n]+/([^\t\n]+)", text, re.MULTILINE)
-        added = {_folder_of_script(os.fsdecode(name)) for name in changed}
+        changed = [name for patch in patches for name in patching.touched_files(patch)]
+        added = {_folder_of_script(name) for name in changed}
         for suite in named:
             if folder_of(suite) not in there | added:
                 raise LabError(_lacking(suite))
