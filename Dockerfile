@@ -29,7 +29,7 @@ WORKDIR /opt/wal-lab
 # What changes rarely comes first: packages, Python's packages, the drive.
 COPY requirements.txt ./
 COPY scripts/setup scripts/
-COPY wallab/__init__.py wallab/paths.py wallab/
+COPY wallab/__init__.py wallab/errors.py wallab/paths.py wallab/
 COPY wallab/machine/__init__.py wallab/machine/provision.py wallab/machine/
 COPY drive drive
 COPY direct_cp direct_cp
@@ -69,7 +69,7 @@ RUN find build -type f \( -path '*/bin/*' -o -name '*.so*' \) \
     && mkdir -p /kept/opt \
     && find /var/cache/wal-lab/drive -name 'wal-drive' -path '*/drive/*/wal-drive' \
         -not -path '*/build/*' -exec cp --parents '{}' /kept \; \
-    && find /var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*' \
+    && find /var/cache/wal-lab/virtual -maxdepth 1 \( -name 'kernel-*' -o -name 'python-*' \) \
         -exec cp -a --parents '{}' /kept \; \
     && find /var/cache/wal-lab/turns -maxdepth 2 -name 'turns.so' -exec cp --parents '{}' /kept \; \
     && find /var/cache/wal-lab/direct_cp -type f -name direct_cp \

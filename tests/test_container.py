@@ -191,10 +191,12 @@ def test_image_has_what_drives_take() -> None:
             assert re.search(rf"\s{re.escape(package)}\s", stages()["lab"]), package
 
 
-def test_image_has_the_kernel_of_virtual_machines() -> None:
+def test_image_has_the_kernel_and_the_python_of_virtual_machines() -> None:
     """Fetched where apt's lists are, and taken along."""
     assert "scripts/setup virtual" in stages()["builder"]
-    assert "/var/cache/wal-lab/virtual -maxdepth 1 -name 'kernel-*'" in stages()["pruned"]
+    taken = re.search(r"/wal-lab/virtual -maxdepth 1 \\\((.*?)\\\)", stages()["pruned"])
+    assert taken is not None
+    assert taken[1].split() == ["-name", "'kernel-*'", "-o", "-name", "'python-*'"]
 
 
 def test_every_builder_knows_the_instructions() -> None:

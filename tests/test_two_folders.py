@@ -51,7 +51,7 @@ from wallab import paths
 from wallab.bench import provenance
 from wallab.machine import checkout, provision
 from wallab.record import matrix
-from wallab.virtual import bed, kernel, rootfs
+from wallab.virtual import bed, kernel, python, rootfs
 from wallab.virtual.bed import VirtualBed
 from wallab.virtual.kernel import Kernel
 
@@ -61,11 +61,12 @@ provision.compile_program(paths.DRIVE, provision.drive_program())
 provision.compile_program(paths.DIRECT_CP, provision.copy_program())
 fake = Kernel(home / "kernel", "0.1", ("one",), {"busybox-static": "1"})
 kernel.fetch = lambda versions: fake
+python.find = lambda versions: python.own()
 experiment, preset = matrix.choose(matrix.read(), "thread", "smoke")
 cells = tuple(matrix.cells(experiment, preset))
 trees = {name: home / "server" for name in ("stock", "direct-io", "gather-write", "both")}
 made = VirtualBed(experiment, preset, cells, trees, seed=1, folder=home, workers=1)
-images = [rootfs.root(fake), rootfs.server(home / "server")]
+images = [rootfs.root(fake, python.own()), rootfs.server(home / "server")]
 print(json.dumps({
     "machine": repr(made.machine),
     "recipes": [repr(recipe) for recipe in made._recipes.values()],

@@ -25,7 +25,7 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
-from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template, turns
+from wallab.virtual import clone, emulator, kernel, python, qemu, rootfs, template, turns
 from wallab.virtual.emulator import Emulator, Machine
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
@@ -97,7 +97,8 @@ class VirtualBed:
         self._count = 0
         self._notes: list[bytes] = []
         self._kernel = kernel.fetch(packages)
-        self._root = rootfs.root(self._kernel)
+        self._python = python.find(packages)
+        self._root = rootfs.root(self._kernel, self._python)
         self._servers = {name: rootfs.server(tree) for name, tree in trees.items()}
         self._first = self._written_first()
         self._asked = Asked(experiment, preset, cells, trees)
@@ -181,7 +182,8 @@ class VirtualBed:
         )
 
     def _packages(self) -> dict[str, str]:
-        return rootfs.versions() | self._kernel.versions | self._qemu.versions
+        machine = rootfs.versions() | self._python.versions
+        return machine | self._kernel.versions | self._qemu.versions
 
     def _parts(self, conditions: Conditions, server: str) -> Callable[[Path, Path], Machine]:
         def machine(ram: Path, orders: Path) -> Machine:

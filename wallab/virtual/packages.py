@@ -159,8 +159,10 @@ def unpack(names: Sequence[str], versions: Mapping[str, str], home: Path) -> Unp
     return Unpacked(whole, found)
 
 
-def kept(what: str, names: Sequence[str], versions: Mapping[str, str]) -> Unpacked:
-    """Return the packages with what they miss here, from the cache or fetched now.
+def kept(
+    what: str, names: Sequence[str], versions: Mapping[str, str], *, alone: bool = False
+) -> Unpacked:
+    """Return the packages with what they miss here, or alone, from the cache or fetched now.
 
     Where no version is named, what the cache has is good for ever.
     """
@@ -172,7 +174,7 @@ def kept(what: str, names: Sequence[str], versions: Mapping[str, str]) -> Unpack
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name:
             home = Path(name)
-            made = unpack(Apt(home).with_missing(names), versions, home)
+            made = unpack(names if alone else Apt(home).with_missing(names), versions, home)
             jsonfile.save(made.folder / "versions.json", made.versions)
             if not folder.exists():
                 made.folder.rename(folder)

@@ -3,7 +3,7 @@
 import sys
 
 from wallab.errors import MachineError
-from wallab.virtual import kernel, qemu, rootfs
+from wallab.virtual import kernel, python, qemu, rootfs
 
 
 def main() -> int:
@@ -11,6 +11,7 @@ def main() -> int:
     try:
         qemu.find()
         kernel.fetch()
+        python.find()
         rootfs.versions()
     except MachineError as error:
         print(error, file=sys.stderr)

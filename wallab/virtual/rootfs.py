@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from wallab.virtual import cpio, devices, erofs, packages
 from wallab.virtual.erofs import Entry
 from wallab.virtual.kernel import Kernel
 from wallab.virtual.packages import NotToBeHad, Unpacked
+from wallab.virtual.python import NAME, Python
 
 PYTHON = "/usr/bin/python"
 LAB = "lab"
@@ -42,7 +42,11 @@ _PACKAGES = (
 
 _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
             "site-packages", "turtledemo", "pydoc_data")  # fmt: skip
-_LEFT_OUT = re.compile(r"\.(pyc|a|o)$|^(_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\.)")
+_LEFT_OUT = re.compile(
+    r"\.(pyc|a|o)$|^(sitecustomize\.py$|_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\."
+    # Nothing imports them in the guest, and they take libraries that are often replaced.
+    r"|(_ssl|_hashlib|_bz2|_lzma|_uuid|_sqlite3|_curses|_curses_panel|_dbm|_gdbm|_crypt|readline|ossaudiodev)\.)"
+)
 _PROGRAMS = (
     "cat", "fincore", "find", "mkdir", "mkfs.btrfs", "mkfs.ext4", "mkfs.xfs", "mount", "nsenter",
     "setpriv", "taskset", "umount", "unshare",
@@ -53,6 +57,8 @@ _DEBIANS = ("btrfs-progs", "coreutils", "e2fsprogs", "findutils", "libc6", "libf
             "util-linux", "util-linux-extra", "xfsprogs")  # fmt: skip
 _BUSYBOX = ("sh", "cp", "true", "losetup", "modprobe")
 """Where nothing depends on which program of that name it is."""
+
+_ELSEWHERE = "LD_LIBRARY_PATH"
 
 _SERVER_PROGRAMS = ("postgres", "initdb", "pgbench", "psql")
 _USER = 999
@@ -65,9 +71,9 @@ class Image(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def root(kernel: Kernel) -> Image:
+def root(kernel: Kernel, python: Python) -> Image:
     """Return the root file system; MachineError names the program that this machine lacks."""
-    return _kept("root", _root(kernel), devices.ROOT_MB)
+    return _kept("root", _root(kernel, python), devices.ROOT_MB)
 
 
 def server(tree: Path) -> Image:
@@ -77,9 +83,8 @@ def server(tree: Path) -> Image:
 
 def versions() -> dict[str, str]:
     """Return the versions of the Debian packages that most of the root file system is from."""
-    python = f"libpython{sys.version_info.major}.{sys.version_info.minor}-stdlib"
     tools = _tools()
-    return packages.installed((*_DEBIANS, python)) | (tools.versions if tools else {})
+    return packages.installed(_DEBIANS) | (tools.versions if tools else {})
 
 
 def first(kernel: Kernel) -> bytes:
@@ -142,7 +147,7 @@ def _kept(what: str, tree: dict[str, Entry], megabytes: int) -> Image:
     return Image(image, stamp.read_text())
 
 
-def _root(kernel: Kernel) -> dict[str, Entry]:
+def _root(kernel: Kernel, python: Python) -> dict[str, Entry]:
     tree: dict[str, Entry] = {
         name: Entry()
         for name in ("dev", "proc", "sys", "run", "tmp", SERVER, "usr/lib/x86_64-linux-gnu")
@@ -160,7 +165,7 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
         "etc/group": Entry(text=b"root:x:0:\n%s:x:%d:\n" % (provision.SERVER_USER.encode(), _USER)),
         "etc/os-release": Entry(text=b'PRETTY_NAME="the lab\'s guest"\n'),
         "etc/mtab": Entry(link="/proc/self/mounts"),
-        PYTHON[1:]: Entry(file=Path(sys.executable).resolve(), executable=True),
+        PYTHON[1:]: Entry(file=python.program, executable=True),
         "usr/bin/busybox": Entry(file=kernel.busybox, executable=True),
     }
     for name in _BUSYBOX:
@@ -168,9 +173,7 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
     tools = _tools()
     for name in _PROGRAMS:
         tree[f"usr/bin/{name}"] = Entry(file=_program(name, tools), executable=True)
-    standard = Path(sysconfig.get_path("stdlib"))
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    tree |= _folder(standard, f"usr/lib/{version}", _WITHOUT)
+    tree |= _folder(python.library, f"usr/lib/{NAME}", _WITHOUT)
     for name in _PACKAGES:
         tree |= _package(name)
     for file in _modules():
@@ -183,9 +186,9 @@ def _root(kernel: Kernel) -> dict[str, Entry]:
         place = program.relative_to(paths.cache())
         tree[f"{CACHE}/{place}"] = Entry(file=program, executable=True)
     files = [entry.file for entry in tree.values() if entry.file]
-    environment = tools.environment if tools else {}
-    for library in _libraries((file for file in files if _is_elf(file)), environment):
-        if not any(library.is_relative_to(place) for place in (standard, paths.LAB)):
+    environments = [python.environment, tools.environment if tools else {}]
+    for library in _libraries((file for file in files if _is_elf(file)), environments):
+        if not any(library.is_relative_to(place) for place in (python.library, paths.LAB)):
             tree[f"usr/lib/x86_64-linux-gnu/{library.name}"] = Entry(
                 file=library.resolve(), executable=True
             )
@@ -300,12 +303,12 @@ def _is_elf(file: Path) -> bool:
 
 def _libraries(
     programs: Iterable[Path],
-    environment: Mapping[str, str] | None = None,
+    environments: Iterable[Mapping[str, str]] = (),
     tree: Path | None = None,
 ) -> list[Path]:
     """Return the shared libraries that the programs need, as this machine's loader finds them.
 
-    `environment` says where else it looks. The programs of an installed tree are strangers', whose
+    `environments` say where else it looks. The programs of an installed tree are strangers', whose
     code the loader runs if they name a library for audits (ld.so(8), LD_AUDIT and DT_AUDIT).
     """
     libraries: set[Path] = set()
@@ -313,12 +316,12 @@ def _libraries(
     for begin in range(0, len(ordered), 50):
         command: list[str | Path] = ["ldd", *ordered[begin : begin + 50]]
         if tree is None:
-            known = os.environ | (environment or {})
+            places = [found[_ELSEWHERE] for found in environments if _ELSEWHERE in found]
+            known = os.environ | ({_ELSEWHERE: ":".join(places)} if places else {})
             printed = subprocess.run(command, env=known, capture_output=True, text=True).stdout
         else:
             walls, seen = serversandbox.confinement(guest=False), Places(readable=(tree,))
             with walls.started(command, seen, stdout=subprocess.PIPE) as child:
                 printed = child.communicate()[0].decode(errors="replace")
-        places = re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)
-        libraries |= set(map(Path, places))
+        libraries |= set(map(Path, re.findall(r"(?:=>|^)\s+(/\S+)", printed, re.MULTILINE)))
     return sorted(path for path in libraries if ".libs/" not in str(path))
