@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from smallrun import run_small
 
+from wallab.bench.pgbench import RunFailed
 from wallab.bench.workloads import scan
 from wallab.record import matrix, reference
 from wallab.record.workloads import SCAN_ROWS
@@ -56,6 +57,23 @@ def test_figures_of_a_plan() -> None:
     assert outcome.values["scan_ms"] == 2000
     assert outcome.values["scan_mb_s"] == pytest.approx(94137 * 8192 / 2e6)
     assert (outcome.values["blocks_read"], outcome.values["blocks_hit"]) == (94137, 256)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "Seq Scan",
+        [],
+        [*EXPLAINED, *EXPLAINED],
+        [{"Plan": {}}],
+        [{**EXPLAINED[0], "Execution Time": None}],
+        [{**EXPLAINED[0], "Execution Time": 0}],
+    ],
+)
+def test_what_a_patched_server_says_otherwise_fails_the_sample(said: object) -> None:
+    with pytest.raises(RunFailed, match="EXPLAIN"):
+        scan.outcome(said)
 
 
 def test_published_figures_are_told_apart() -> None:

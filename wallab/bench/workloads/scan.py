@@ -1,9 +1,9 @@
 """Sequential scans of a table larger than the server's buffers, each with cold caches."""
 
-import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+import msgspec
 import psycopg
 
 from wallab.bench.pgbench import RunFailed
@@ -34,6 +34,22 @@ _SCAN = (
 )
 
 
+class Node(msgspec.Struct):
+    """What EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) tells of a plan's node; ms and blocks."""
+
+    time: float = msgspec.field(name="Actual Total Time")
+    rows: float = msgspec.field(name="Actual Rows")
+    hit: float = msgspec.field(name="Shared Hit Blocks")
+    read: float = msgspec.field(name="Shared Read Blocks")
+
+
+class Plan(msgspec.Struct):
+    """What it tells of a statement; ms."""
+
+    node: Node = msgspec.field(name="Plan")
+    time: float = msgspec.field(name="Execution Time")
+
+
 class Scan(Workload):
     """A sequential scan; its time is that of the plan's only node, as the source gave it."""
 
@@ -55,27 +71,31 @@ class Scan(Workload):
                 row = connection.execute(explain.encode()).fetchone()
         except psycopg.Error as error:
             raise RunFailed(f"the scan failed: {error}") from error
-        assert row is not None
-        result = outcome(row[0] if isinstance(row[0], list) else json.loads(row[0]))
+        result = outcome(row[0] if row else None)
         drive = stage.drives["data"].reading().counters
         if drive.get("reads"):
             result.values["drive_read_kb"] = drive["sectors_read"] * SECTOR / 1024 / drive["reads"]
         return result
 
 
-def outcome(explained: list[dict[str, Any]]) -> Outcome:
-    """Return the figures of what EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said of a scan."""
-    plan = explained[0]["Plan"]
-    total_ms = float(explained[0]["Execution Time"])
-    scan_ms = float(plan["Actual Total Time"])
-    blocks = float(plan["Shared Read Blocks"])
+def outcome(explained: object) -> Outcome:
+    """Return the figures of what EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said of a scan.
+
+    RunFailed where the server, which may be a patched one, said something else.
+    """
+    try:
+        (plan,) = msgspec.convert(explained, list[Plan])
+    except ValueError as error:
+        raise RunFailed(f"EXPLAIN of the scan says what cannot be read: {error}") from None
+    if plan.time <= 0 or plan.node.time <= 0:
+        raise RunFailed("EXPLAIN of the scan says that it took no time")
     return Outcome(
-        Measured(1000 / total_ms, 1, 0, total_ms, 0.0),
+        Measured(1000 / plan.time, 1, 0, plan.time, 0.0),
         values={
-            "scan_ms": scan_ms,
-            "scan_mb_s": blocks * BLOCK / 1000 / scan_ms,
-            "blocks_read": blocks,
-            "blocks_hit": float(plan["Shared Hit Blocks"]),
-            "rows": float(plan["Actual Rows"]),
+            "scan_ms": plan.node.time,
+            "scan_mb_s": plan.node.read * BLOCK / 1000 / plan.node.time,
+            "blocks_read": plan.node.read,
+            "blocks_hit": plan.node.hit,
+            "rows": plan.node.rows,
         },
     )
