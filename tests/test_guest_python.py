@@ -78,7 +78,7 @@ def debians(tmp_path: Path) -> Python:
     """An interpreter with a library of a few files."""
     library = tmp_path / "python" / "lib"
     (library / "lib-dynload").mkdir(parents=True)
-    for name in ("os.py", "sitecustomize.py", "lib-dynload/_ssl.so", "lib-dynload/_sslike.so"):
+    for name in ("os.py", "sitecustomize.py", "lib-dynload/_dbm.so", "lib-dynload/_dbmlike.so"):
         (library / name).write_text(name)
     program = tmp_path / "python" / "python"
     program.write_text("the interpreter")
@@ -102,7 +102,7 @@ def test_nothing_of_the_python_that_runs_the_lab_is_in_the_image(
     names = {str(Path(path).relative_to(f"usr/lib/{python.NAME}")) for path in library}
     # What takes libraries that nothing in the guest needs stays away, and so does the machine's
     # own word about its Python.
-    assert names == {"os.py", "lib-dynload/_sslike.so"}
+    assert names == {"os.py", "lib-dynload/_dbmlike.so"}
     own = python.own()
     files = [entry.file for entry in tree.values() if entry.file]
     assert own.program not in files

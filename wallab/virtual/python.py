@@ -15,9 +15,10 @@ NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The version of the one that runs the lab: the compiled packages beside it take no other."""
 
 _PACKAGES = (
-    f"{NAME}-minimal", f"lib{NAME}-minimal", f"lib{NAME}-stdlib", "libexpat1", "libffi8", "zlib1g",
+    f"{NAME}-minimal", f"lib{NAME}-minimal", f"lib{NAME}-stdlib",
+    "libexpat1", "libffi8", "libssl3", "zlib1g",
 )  # fmt: skip
-"""With what they load, of what the guest has of them."""
+"""With what they load, of what the guest has of them, by their names in Debian 12."""
 
 
 class Python(msgspec.Struct, frozen=True):

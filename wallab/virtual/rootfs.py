@@ -45,7 +45,7 @@ _WITHOUT = ("test", "tests", "idlelib", "ensurepip", "tkinter", "lib2to3",
 _LEFT_OUT = re.compile(
     r"\.(pyc|a|o)$|^(sitecustomize\.py$|_tkinter|_test|_ctypes_test|_xxtest|xxlimited|nis\."
     # Nothing imports them in the guest, and they take libraries that are often replaced.
-    r"|(_ssl|_hashlib|_bz2|_lzma|_uuid|_sqlite3|_curses|_curses_panel|_dbm|_gdbm|_crypt|readline|ossaudiodev)\.)"
+    r"|(_hashlib|_bz2|_lzma|_uuid|_sqlite3|_curses|_curses_panel|_dbm|_gdbm|_crypt|readline|ossaudiodev)\.)"
 )
 _PROGRAMS = (
     "cat", "fincore", "find", "mkdir", "mkfs.btrfs", "mkfs.ext4", "mkfs.xfs", "mount", "nsenter",
