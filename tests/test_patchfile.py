@@ -57,7 +57,8 @@ def given(tmp_path: Path, content: str | bytes, name: str = "v3-0001-foo.patch")
 
 def test_plain_diff(tmp_path: Path) -> None:
     (patch,) = patchfile.read(given(tmp_path, f"Dear all,\n\n{DIFF}\nRegards\n"))
-    assert (patch.name, patch.subject, patch.text.decode()) == ("v3-0001-foo", "", DIFF)
+    assert (patch.name, patch.subject, patch.author) == ("v3-0001-foo", "", "")
+    assert patch.text.decode() == DIFF
 
 
 def test_diff_without_prefix(tmp_path: Path) -> None:
@@ -114,7 +115,92 @@ def test_mail(tmp_path: Path, encoding: str) -> None:
         given(tmp_path, mail("[PATCH v3 1/1] Do foo", coded, *headers), "mail.txt")
     )
     assert (patch.subject, patch.author) == ("Do foo", "Jörg <joerg@example.org>")
+    assert (patch.name, patch.text.decode()) == ("mail", DIFF)
+
+
+def test_mail_without_its_first_line(tmp_path: Path) -> None:
+    """As a program for mails saves it, some with empty lines before."""
+    alone = mail("Re: [PATCH] Do foo", DIFF).split("\n", 1)[1]
+    for before in ("", "\n\n"):
+        (patch,) = patchfile.read(given(tmp_path, before + alone))
+        assert (patch.subject, patch.author) == ("Do foo", "Jörg <joerg@example.org>")
+        assert patch.text.decode() == DIFF
+
+
+def test_mail_that_names_nobody(tmp_path: Path) -> None:
+    (patch,) = patchfile.read(given(tmp_path, f"Subject: Do foo\n\n{DIFF}"))
+    assert (patch.subject, patch.author) == ("Do foo", "")
+
+
+def test_header_that_no_text_can_hold(tmp_path: Path) -> None:
+    """Half of a pair of UTF-16, which UTF-7 lets through; Python's parser has no word for it."""
+    file = given(tmp_path, f"Subject: Do =?utf-7?q?+2AA-?=\n\n{DIFF}")
+    with pytest.raises(LabError, match="a header of its mail is damaged"):
+        patchfile.read(file)
+
+
+def test_mailbox_of_two(tmp_path: Path) -> None:
+    box = mail("[PATCH 1/2] Do foo", DIFF) + mail("[PATCH 2/2] Do bar", OTHER)
+    patches = patchfile.read(given(tmp_path, box, "all.mbox"))
+    assert [(p.name, p.author) for p in patches] == [
+        ("Do-foo", "Jörg <joerg@example.org>"),
+        ("Do-bar", "Jörg <joerg@example.org>"),
+    ]
+
+
+def test_what_is_wrong_with_a_mail_names_the_file(tmp_path: Path) -> None:
+    broken = DIFF.replace("+drei = 3\n", "")
+    file = given(tmp_path, mail("foo", broken).replace("-- \n2.39.5\n", ""))
+    with pytest.raises(LabError) as refusal:
+        patchfile.read(file)
+    assert str(refusal.value).startswith(f"patch {file}: ")
+    file = given(tmp_path, mail("foo", DIFF.replace("/src/x.c", "/../x.c")))
+    with pytest.raises(LabError) as refusal:
+        patchfile.read(file)
+    assert str(refusal.value).startswith(f"patch {file}: ")
+    file = given(tmp_path, attached(("v1.patch", broken)))
+    with pytest.raises(LabError) as refusal:
+        patchfile.read(file)
+    assert str(refusal.value).startswith(f"patch {file}, v1.patch: ")
+    file = given(tmp_path, b"From: =?utf-8?b?\xff?=\n\n" + DIFF.encode())
+    with pytest.raises(LabError) as refusal:
+        patchfile.read(file)
+    assert str(refusal.value).startswith(f"patch {file}: a header of its mail is damaged (")
+    assert str(refusal.value).endswith("save the diff alone")
+
+
+@pytest.mark.parametrize(("file", "name"), [
+    ("X-foo.patch", "X-foo"), ("-.foo-.diff", "foo"), ("ö.patch", "patch"), ("a" * 61, "a" * 60),
+])  # fmt: skip
+def test_names(tmp_path: Path, file: str, name: str) -> None:
+    (patch,) = patchfile.read(given(tmp_path, DIFF, file))
+    assert patch.name == name
+
+
+def test_dos_line_ends_of_some_lines_are_content(tmp_path: Path) -> None:
+    text = DIFF.replace(" one\n", " one\r\n")
+    (patch,) = patchfile.read(given(tmp_path, text))
+    assert patch.text.decode() == text
+
+
+def test_no_more_is_decompressed_than_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int | None] = []
+
+    class Stream(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(size)
+            return super().read(size)
+
+    monkeypatch.setattr(patchfile.gzip, "GzipFile", Stream)  # type: ignore[attr-defined]
+    monkeypatch.setattr(patchfile, "_LARGEST", len(DIFF.encode()))
+    packed = gzip.compress(DIFF.encode())
+    (patch,) = patchfile.read(given(tmp_path, packed))
     assert patch.text.decode() == DIFF
+    assert sizes[0] == len(DIFF.encode()) + 1
+    with pytest.raises(LabError, match="is larger than"):
+        patchfile.read(given(tmp_path, gzip.compress(f"{DIFF}\n".encode())))
 
 
 def test_mailbox_with_a_cover_letter(tmp_path: Path) -> None:
@@ -256,7 +342,7 @@ def test_attachment_whose_compression_is_damaged(tmp_path: Path, damage: str) ->
 def test_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     file = tmp_path / os.fsdecode(b"\xff.patch")
     file.write_text(DIFF)
-    with pytest.raises(LabError, match=r"not in UTF-8; rename it"):
+    with pytest.raises(LabError, match=r"udcff\.patch': .*not in UTF-8; rename it"):
         patchfile.read(file)
 
 

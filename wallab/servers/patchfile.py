@@ -5,6 +5,7 @@ import email.message
 import email.policy
 import gzip
 import io
+import itertools
 import re
 import zlib
 from pathlib import Path
@@ -94,9 +95,7 @@ def _mails(text: bytes) -> list[email.message.EmailMessage]:
             return []
         parts = [text.lstrip()]
     else:
-        ends = [*starts[1:], len(text)]
-        # The line “From …” itself is no part of the mail.
-        parts = [text[a:b].split(b"\n", 1)[-1] for a, b in zip(starts, ends, strict=True)]
+        parts = [text[a:b] for a, b in itertools.pairwise([*starts, len(text)])]
     return [email.message_from_bytes(part, policy=email.policy.default) for part in parts]
 
 
