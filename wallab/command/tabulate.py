@@ -11,7 +11,7 @@ from wallab.progress import say
 from wallab.record import manifest
 from wallab.record.values import VALUES
 from wallab.results import comparison, tabulation
-from wallab.results.against import Against, slower
+from wallab.results.compared import Compared, slower
 from wallab.results.export import versus
 
 EPILOG = """\b
@@ -22,6 +22,7 @@ Examples:
   scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
   scripts/tabulate latest --cuts latest
+  scripts/tabulate latest --fail-if-slower 5
   scripts/tabulate latest --against results/20261120-011500-thread
   scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5
 """
@@ -32,7 +33,7 @@ def axes_of(context: click.Context, parameter: click.Parameter, value: str) -> t
     return tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
-def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
+def gate(compared: Compared, percent: float, *, few_rounds: bool) -> int:
     """Say which cells are slower by more than so many percent, failed, or have no verdict.
 
     Return the exit code; cells without a verdict pass with `few_rounds` alone.
@@ -46,8 +47,8 @@ def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
         say(f"too few rounds for a verdict: {', '.join(cell.values())}")
     if compared.unjudged and not few_rounds:
         say(
-            f"a verdict takes {comparison.VERDICT_ROUNDS} rounds in either run; --allow-few-rounds "
-            "lets cells without one pass"
+            f"a verdict takes {comparison.VERDICT_ROUNDS} rounds on either side; "
+            "--allow-few-rounds lets cells without one pass"
         )
     unproved = compared.unjudged and not few_rounds
     return 1 if failing or compared.failed or unproved else 0
@@ -87,8 +88,8 @@ def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
     "percent",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if a cell is slower than in the run --against by more than this, failed in "
-    "every round, or has too few rounds for a verdict.",
+    help="Exit with 1 if a cell is slower by more than this, failed in every round, or has too few "
+    "rounds for a verdict: than in the run --against, or than with the variant it is built on.",
 )
 @click.option(
     "--allow-few-rounds",
@@ -112,13 +113,17 @@ def command(
     if few_rounds and percent is None:
         raise LabError("--allow-few-rounds is for --fail-if-slower")
     if against is None:
-        if percent is not None:
-            raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
         campaigns = [campaign.find(name) for name in cuts]
         mark = marks.of(campaigns, manifest.load(folder)) if campaigns else None
         results = tabulation.results_of(folder, rows, column, value, mark)
+        within = results.table.within
+        if percent is not None and within is None:
+            raise LabError(
+                "--fail-if-slower: no variant of the run has one that it is built on beside it; "
+                "name a run to compare with: --against RUN"
+            )
         sys.stdout.write(tabulation.render(results, kind))
-        return 0
+        return gate(within, percent, few_rounds=few_rounds) if within and percent is not None else 0
     if cuts:
         raise LabError("--against compares figures alone: --cuts does not fit")
     if rows or column:

@@ -59,6 +59,8 @@ def check_layout(experiment: Experiment) -> None:
         raise LabError("rows: expected every axis but the column's, each once")
     if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
         raise LabError(f"relative_to: expected a value of the axis {experiment.column}")
+    if experiment.compare_to not in (None, *experiment.axes.get("variant", ())):
+        raise LabError("compare_to: expected a value of the axis variant")
     try:
         workloads.find(experiment.workload)
     except LabError as error:
@@ -247,6 +249,7 @@ def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
         experiment,
         axes=experiment.axes | {"variant": names},
         relative_to=None if by_column else experiment.relative_to,
+        compare_to=experiment.compare_to if experiment.compare_to in names else None,
         preset={
             name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
             for name, preset in experiment.preset.items()

@@ -137,7 +137,7 @@ def control(plan: Manifest, samples: list[Sample]) -> str:
     name = ", ".join(cell.values())
     if difference is None:
         return f"A/A control ({name}): not measured under both names"
-    (verdict,) = comparison.verdicts([difference])
+    (verdict,) = comparison.verdicts([difference], virtual=bool(plan.virtual))
     return (
         f"A/A control: {name} under two names, ratio {comparison.words(difference)} over "
         f"{difference.rounds} rounds: {verdict}"

@@ -10,7 +10,7 @@ from wallab.files import jsonfile
 from wallab.record import manifest, reference
 from wallab.record.manifest import Manifest
 from wallab.record.samples import SAMPLES, Sample, SampleFile
-from wallab.results import against, summary, table
+from wallab.results import against, summary, table, within
 from wallab.results.against import Against
 from wallab.results.export import csvfile, curves, html, markdown, plots, text
 from wallab.results.export.svg import Drawing
@@ -81,6 +81,7 @@ def results_of(
     if value and measured and not any(value in cell.values for cell in summaries):
         raise LabError(f"--value {value}: no sample of {folder} has that figure")
     laid_out = table.lay_out(plan, summaries, published, summary.control(plan, measured))
+    laid_out = msgspec.structs.replace(laid_out, within=within.compare(plan, measured, summaries))
     if mark:
         laid_out = table.marked(laid_out, mark)
     # The control is a statement about the run, and no cell of it.

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from wallab.record.manifest import Manifest
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
-from wallab.results.export import curves, footnotes, plots, text
+from wallab.results.export import curves, footnotes, plots, ratios, text, variants
 from wallab.results.export.svg import Drawing
 from wallab.results.intervals import Estimate
 from wallab.results.summary import Summary
@@ -199,6 +199,8 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         }
         for i, (axis, values) in enumerate(plan.experiment.axes.items())
     ]
+    within = table.within
+    numbers = {view.values: view.number for view in cells}
     script = (_PAGE / "page.js").read_text()
     return pages.get_template("page.html").render(
         axes=axes,
@@ -207,6 +209,15 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         rows=rows,
         table=table,
         show=text,
+        compared=[
+            (numbers[tuple(pair.cell.values())], variants.line(within, pair))
+            for pair in within.pairs
+        ]
+        if within
+        else [],
+        compared_title=variants.title(within) if within else "",
+        compared_heads=variants.heads(within) if within else [],
+        about_verdicts=ratios.about_verdicts(within) if within else "",
         remarks=footnotes.remarks(table),
         value=VALUES[table.values[0]].title,
         # The other values, each with its interval and what was published of it.
