@@ -48,6 +48,9 @@ class Table(msgspec.Struct, frozen=True):
     within: Within | None = None
     """Its variants beside those that they are built on; None where no variant has one."""
 
+    left_out: tuple[str, ...] = ()
+    """Which columns and rows are not shown (`wallab.results.condensed`), and why."""
+
     def value_title(self, axis: str, value: str) -> str:
         """Return the axis's value as the run's tables write it, such as a variant."""
         return self.titles.get(axis, {}).get(value, value)

@@ -12,6 +12,7 @@ from wallab.record.manifest import Manifest
 from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import against, summary, table, within
 from wallab.results.against import Against
+from wallab.results.condensed import condensed
 from wallab.results.export import csvfile, curves, html, markdown, plots, text
 from wallab.results.export.svg import Drawing
 from wallab.results.table import Mark, Table
@@ -26,16 +27,17 @@ class Results(msgspec.Struct, frozen=True):
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
-    "text": text.render,
-    "markdown": markdown.render,
+    "text": lambda laid_out: text.render(condensed(laid_out)),
+    "markdown": lambda laid_out: markdown.render(condensed(laid_out)),
     "csv": csvfile.render,
     "json": lambda laid_out: jsonfile.pretty(laid_out) + "\n",
 }
+"""People get a table without what is (N/A) throughout, programs all cells."""
 
 PAGES: dict[str, Callable[[Results], str]] = {
-    "html": lambda results: html.render(results.plan, results.samples, results.table),
-    "svg": lambda results: plots.bars(results.table).file(),
-    "svg-heads": lambda results: plots.heads(results.table).file(),
+    "html": lambda results: html.render(results.plan, results.samples, condensed(results.table)),
+    "svg": lambda results: plots.bars(condensed(results.table)).file(),
+    "svg-heads": lambda results: plots.heads(condensed(results.table)).file(),
     "svg-drift": lambda results: plots.drift(results.samples, results.table.values[0]).file(),
 }
 """What shows more than the table has."""

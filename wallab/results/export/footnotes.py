@@ -39,7 +39,7 @@ def by_row(table: Table) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def remarks(table: Table) -> list[str]:
     """Return what has to be known about the words in the table, and the experiment's own notes."""
-    remarks = [f"(N/A): {reason}." for reason in table.lacking]
+    remarks = [*table.left_out, *(f"(N/A): {reason}." for reason in table.lacking)]
     if any("on-unflushed" in row.head for row in table.rows):
         remarks.append(
             "on-unflushed: the drive's cache is on and nobody flushes it, as in 2005: "

@@ -77,7 +77,8 @@ def render(table: Table) -> str:
         about = f"{figures[0].title} {about}"
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
-    notes = [f"Machine: {escape(table.machine)}."] if table.machine else []
+    notes = list(map(escape, table.left_out))
+    notes += [f"Machine: {escape(table.machine)}."] if table.machine else []
     notes += [f"! {escape(note)}" for note, _ in table.notes]
     notes += [f"{escape(note)}." for note in (table.deviation_note, table.control) if note]
     reasons = [
