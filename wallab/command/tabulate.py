@@ -1,6 +1,7 @@
 """scripts/tabulate: derive a run's tables from its raw samples."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -10,7 +11,7 @@ from wallab.powercut import campaign, marks
 from wallab.progress import say
 from wallab.record import manifest
 from wallab.record.values import VALUES
-from wallab.results import comparison, tabulation
+from wallab.results import comparison, index, tabulation
 from wallab.results.compared import Compared, slower
 from wallab.results.export import versus
 
@@ -22,6 +23,7 @@ Examples:
   scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
   scripts/tabulate latest --cuts latest
+  scripts/tabulate --index results
   scripts/tabulate latest --fail-if-slower 5
   scripts/tabulate latest --against results/20261120-011500-thread
   scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5
@@ -54,8 +56,24 @@ def gate(compared: Compared, percent: float, *, few_rounds: bool) -> int:
     return 1 if failing or compared.failed or unproved else 0
 
 
+def list_runs(folder: Path) -> int:
+    """Write the page that lists the folder's runs, and say which cannot be read."""
+    page, damaged = index.write(folder)
+    for run in damaged:
+        say(f"left out: {run.name}: {run.reason}")
+    print(page)
+    return 0
+
+
 @click.command(epilog=EPILOG)
-@click.argument("run_name", metavar="RUN")
+@click.argument("run_name", metavar="[RUN]", required=False)
+@click.option(
+    "--index",
+    "folder_of_runs",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Write index.html there: all of its runs on one page, sortable, with their reports.",
+)
 @click.option(
     "--format",
     "kind",
@@ -98,7 +116,8 @@ def gate(compared: Compared, percent: float, *, few_rounds: bool) -> int:
     help="With --fail-if-slower: let cells pass that have too few rounds for a verdict.",
 )
 def command(
-    run_name: str,
+    run_name: str | None,
+    folder_of_runs: Path | None,
     kind: str,
     rows: tuple[str, ...],
     column: str | None,
@@ -109,6 +128,13 @@ def command(
     few_rounds: bool,
 ) -> int:
     """Print the table of RUN, derived from its raw samples."""
+    if folder_of_runs is not None:
+        others = (run_name, rows, column, value, cuts, against, few_rounds, kind != "text")
+        if any(others) or percent is not None:
+            raise LabError("--index lists all runs of a directory: nothing else fits")
+        return list_runs(folder_of_runs)
+    if run_name is None:
+        raise LabError("name a RUN, such as latest; or list all: --index results")
     folder = manifest.find(run_name)
     if few_rounds and percent is None:
         raise LabError("--allow-few-rounds is for --fail-if-slower")
