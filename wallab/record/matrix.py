@@ -42,6 +42,7 @@ def _check(experiment: Experiment) -> None:
     """Check what the types cannot say; the LabError begins with the key."""
     _check_axes(experiment)
     check_layout(experiment)
+    _check_pacing(experiment)
     _check_drives(experiment)
     for setting in experiment.settings:
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
@@ -153,6 +154,17 @@ def _check_axes(experiment: Experiment) -> None:
                 axis.check(value)
             except LabError as error:
                 raise LabError(f"axes.{name}: {error}") from None
+
+
+def _check_pacing(experiment: Experiment) -> None:
+    """Check that every workload can be given the rate or the think time that an axis asks for."""
+    paced = [name for name, kind in workloads.WORKLOADS.items() if kind.paced]
+    for axis in {"rate": "", "think": ""} & experiment.axes.keys():
+        for name in experiment.axes.get("workload", (experiment.workload,)):
+            if name not in paced:
+                raise LabError(
+                    f"axes.{axis}: {name} has a pace of its own; the axis takes {', '.join(paced)}"
+                )
 
 
 def _check_preset(preset: Preset, experiment: Experiment) -> None:
