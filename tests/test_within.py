@@ -19,7 +19,7 @@ from wallab.record.build import AppliedPatch
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.measured import Measured
-from wallab.record.samples import Sample, SampleFile
+from wallab.record.samples import CpuSeconds, Sample, SampleFile
 from wallab.record.virtualmachine import VirtualMachine
 from wallab.results import comparison, summary, tabulation, within
 from wallab.results.export import ratios
@@ -197,15 +197,24 @@ def test_what_has_no_verdict_is_named(example: Manifest) -> None:
 
 def test_controls_are_no_cells(example: Manifest) -> None:
     plan = plan_of(example, "stock", "gather-ring")
-    samples = samples_of(plan, {"stock": 100, "gather-ring": 100})
+    used = CpuSeconds(1.0, 1.0)
+    samples = [
+        msgspec.structs.replace(s, cpu_seconds=used)
+        for s in samples_of(plan, {"stock": 100, "gather-ring": 100})
+    ]
     second = [
         msgspec.structs.replace(
-            s, control=True, figures=msgspec.structs.replace(s.figures, tps=1.0)
+            s,
+            control=True,
+            figures=msgspec.structs.replace(s.figures, tps=1.0),
+            cpu_seconds=CpuSeconds(9.0, 9.0),
         )
         for s in samples
-        if s.figures
+        if s.figures and s.cell["variant"] == "gather-ring"
     ]
-    assert compared(plan, [*samples, *second]).pairs == compared(plan, samples).pairs
+    found = compared(plan, samples)
+    assert compared(plan, [*samples, *second]).pairs == found.pairs
+    assert not any(pair.changes for pair in found.pairs)
 
 
 # --- the forms, and the gate ----------------------------------------------------------------

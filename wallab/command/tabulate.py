@@ -20,6 +20,7 @@ Examples:
   scripts/tabulate results/20261121-012233-thread
   scripts/tabulate latest --format markdown
   scripts/tabulate latest --format html > report.html
+  scripts/tabulate latest --format mail > answer.txt
   scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
   scripts/tabulate latest --cuts latest

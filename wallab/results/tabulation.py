@@ -13,7 +13,7 @@ from wallab.record.samples import SAMPLES, Sample, SampleFile
 from wallab.results import against, summary, table, within
 from wallab.results.against import Against
 from wallab.results.condensed import condensed
-from wallab.results.export import csvfile, curves, html, markdown, plots, text
+from wallab.results.export import csvfile, curves, html, mail, markdown, plots, text
 from wallab.results.export.svg import Drawing
 from wallab.results.table import Mark, Table
 
@@ -48,7 +48,10 @@ DRAWINGS: dict[str, Callable[[Results], Drawing | None]] = {
 }
 """What only some runs have something to draw for."""
 
-KINDS = (*FORMATS, *PAGES, *DRAWINGS)
+MAIL = "mail"
+"""What only a run has whose variants can be compared."""
+
+KINDS = (*FORMATS, MAIL, *PAGES, *DRAWINGS)
 
 FILES = {
     "text": "table.txt",
@@ -96,7 +99,9 @@ def table_of(folder: Path) -> Table:
 
 
 def content(results: Results, kind: str) -> str | None:
-    """Return the results in one of KINDS; None if the run has nothing to draw for it."""
+    """Return the results in one of KINDS; None if the run has nothing for it."""
+    if kind == MAIL:
+        return mail.render(results.plan, results.table)
     if kind in DRAWINGS:
         drawing = DRAWINGS[kind](results)
         return drawing.file() if drawing else None
@@ -104,8 +109,13 @@ def content(results: Results, kind: str) -> str | None:
 
 
 def render(results: Results, kind: str) -> str:
-    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+    """Return the results in one of KINDS; LabError if the run has nothing for it."""
     document = content(results, kind)
+    if document is None and kind == MAIL:
+        raise LabError(
+            "nothing for a mail: no variant of the run was measured beside the one that it is "
+            "built on; scripts/run-matrix --variants stock,NAME measures both"
+        )
     if document is None:
         raise LabError(
             f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "

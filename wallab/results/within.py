@@ -8,7 +8,8 @@ from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
-from wallab.results import comparison
+from wallab.results import changes, comparison
+from wallab.results.changes import Change, Side
 from wallab.results.compared import CellPair, Compared
 from wallab.results.summary import Summary
 
@@ -18,6 +19,8 @@ class VariantPair(CellPair, frozen=True):
 
     base: str
     """That variant."""
+    changes: tuple[Change, ...] = ()
+    """What counters say differs."""
 
 
 class Within(Compared, frozen=True, kw_only=True):
@@ -67,6 +70,16 @@ def _figures(samples: Sequence[Sample], value: str) -> dict[_Key, dict[int, floa
     return figures
 
 
+def _sides(samples: Sequence[Sample], summaries: Sequence[Summary]) -> dict[_Key, Side]:
+    """Return what was counted of each cell, and its samples."""
+    own: dict[_Key, list[Sample]] = {}
+    for sample in samples:
+        if not sample.control:
+            own.setdefault(tuple(sample.cell.values()), []).append(sample)
+    keys = {tuple(summary.cell.values()): summary for summary in summaries}
+    return {key: (summary.evidence, own.get(key, [])) for key, summary in keys.items()}
+
+
 def compare(
     plan: Manifest, samples: Sequence[Sample], summaries: Sequence[Summary]
 ) -> Within | None:
@@ -88,6 +101,7 @@ def compare(
             ratios.append((own.cell, base, ratio))
         elif others and own.state not in {"failed", "N/A"}:
             uncompared.append(own.cell)
+    sides = _sides(samples, summaries)
     verdicts = comparison.verdicts(
         [ratio for _, _, ratio in ratios],
         less_is_better=VALUES[value].less_is_better,
@@ -99,7 +113,15 @@ def compare(
         value=value,
         virtual=bool(plan.virtual),
         pairs=tuple(
-            VariantPair(cell, ratio, verdict, base)
+            VariantPair(
+                cell,
+                ratio,
+                verdict,
+                base,
+                changes.of(
+                    sides[tuple(cell.values())], sides[tuple((cell | {"variant": base}).values())]
+                ),
+            )
             for (cell, base, ratio), verdict in zip(ratios, verdicts, strict=True)
         ),
         failed=tuple(s.cell for s in summaries if s.state == "failed"),

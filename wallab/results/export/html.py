@@ -194,13 +194,17 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         table=table,
         show=text,
         compared=[
-            (numbers[tuple(pair.cell.values())], variants.line(within, pair))
+            (
+                numbers[tuple(pair.cell.values())],
+                pair.verdict,
+                [*variants.line(within, pair), variants.counted(pair)],
+            )
             for pair in within.pairs
         ]
         if within
         else [],
         compared_title=variants.title(within) if within else "",
-        compared_heads=variants.heads(within) if within else [],
+        compared_heads=[*variants.heads(within), "counted"] if within else [],
         about_verdicts=ratios.about_verdicts(within) if within else "",
         remarks=footnotes.remarks(table),
         value=VALUES[table.values[0]].title,

@@ -47,6 +47,8 @@ def _variants(within: Within) -> list[str]:
         *("| " + " | ".join(map(escape, line)) + " |" for line in body),
         "",
         escape(ratios.about_verdicts(within)),
+        "",
+        *(f"- **{escape(name)}**: {escape(words)}" for name, words in variants.changed(within)),
     ]
 
 

@@ -202,7 +202,11 @@ def _beside(published: Beside) -> str:
 def _variants(within: Within) -> str:
     """Variants beside those that they are built on, a line a cell, and what a verdict takes."""
     lines = [variants.heads(within), *(variants.line(within, pair) for pair in within.pairs)]
-    return f"{grid.lay_out(lines, len(lines[0]))}\n{ratios.about_verdicts(within)}"
+    changed = "".join(
+        textwrap.fill(f"{name}: {words}", 110, subsequent_indent="  ") + "\n"
+        for name, words in variants.changed(within)
+    )
+    return f"{grid.lay_out(lines, len(lines[0]))}\n{ratios.about_verdicts(within)}\n{changed}"
 
 
 def render(table: Table) -> str:
@@ -220,7 +224,7 @@ def render(table: Table) -> str:
         title = VALUES[table.values[0]].title
         parts += [f"{title} relative to {table.relative_to}", _grid(table, ratios), ""]
     if table.within and table.within.pairs:
-        parts += [variants.title(table.within), _variants(table.within), ""]
+        parts += [variants.title(table.within), _variants(table.within)]
     counted = [
         Line("", lambda _: ""),
         Line("WAL open", _flags),

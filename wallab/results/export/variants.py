@@ -28,3 +28,17 @@ def line(within: Within, pair: VariantPair) -> list[str]:
 def _with_base(within: Within, words: list[str], base: str) -> list[str]:
     place = within.axes.index("variant") + 1
     return [*words[:place], base, *words[place:]]
+
+
+def changed(within: Within) -> list[tuple[str, str]]:
+    """Return the cells of which counters say that something differs, and what."""
+    return [
+        (", ".join(within.heads(pair.cell)), words)
+        for pair in within.pairs
+        if (words := counted(pair))
+    ]
+
+
+def counted(pair: VariantPair) -> str:
+    """Say what differs by the counters; nothing if nothing does."""
+    return "; ".join(change.words for change in pair.changes)
