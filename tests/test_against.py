@@ -174,7 +174,6 @@ def test_controls_are_no_cells(plan: Manifest, made: Made) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--fail-if-slower", "3"], "needs the run to compare with"),
         (["--rows", "colour"], "no axis “colour”; the run has variant, write_cache, sync"),
         (["--rows", "sync", "--columns", "sync"], "each axis has one place"),
         (["--rows", "sync,sync"], "each axis has one place"),

@@ -78,6 +78,10 @@ only = [
         ("cpus", "0", "a whole number of at least 1"),
         ("scale", "ten", "a whole number of at least 1"),
         ("clients", "1.5", "a whole number of at least 1"),
+        ("rate", "0", "a whole number of at least 1"),
+        ("rate", "half", "a whole number of at least 1"),
+        ("think", "-1", "a whole number of at least 0"),
+        ("think", "0.5", "a whole number of at least 0"),
     ],
 )
 def test_value_that_an_axis_does_not_have(axis: str, value: str, message: str) -> None:
@@ -96,7 +100,7 @@ def test_cell_says_what_it_asks_for() -> None:
     cell = {
         "source": "17", "variant": "both", "write_cache": "on", "sync": "fsync", "profile": "p",
         "file_system": "ext4", "read_ahead": "256", "cpus": "2", "scale": "7", "clients": "3",
-        "setting.work_mem": "1MB",
+        "rate": "50", "think": "20", "setting.work_mem": "1MB",
     }  # fmt: skip
     experiment = matrix.read().experiment["thread"]
     experiment = msgspec.structs.replace(experiment, settings={"a": "b"})
@@ -105,6 +109,7 @@ def test_cell_says_what_it_asks_for() -> None:
         scale=7, clients=3, workload="tpcb-like", variant="both", source="17", cpus=2,
         archive=None, settings={"a": "b", "wal_sync_method": "fsync", "work_mem": "1MB"},
         drives={name: DriveConditions("p", "ext4", "on", (), 256) for name in ("wal", "data")},
+        rate=50, think_ms=20,
     )  # fmt: skip
     assert asked.server == "17/both"
 
@@ -224,7 +229,7 @@ title = "small"
 source = "18"
 workload = "tpcb-like"
 rows = ["source", "variant", "sync", "profile", "file_system", "barriers", "read_ahead",
-        "workload", "archive", "scale", "clients", "setting.work_mem"]
+        "workload", "archive", "scale", "clients", "rate", "think", "setting.work_mem"]
 column = "cpus"
 memory_mb = 512
 [experiment.small.axes]
@@ -240,6 +245,8 @@ workload = ["simple-update"]
 archive = ["cp"]
 scale = ["1"]
 clients = ["2"]
+rate = ["200"]
+think = ["1"]
 "setting.work_mem" = ["1MB"]
 [experiment.small.drive.data]
 profile = "ata-2005"
@@ -256,7 +263,9 @@ warm_up_seconds = 0
 rounds = 500
 """
 
-TOLD_BY_OTHER_FIELDS = {"source", "variant", "sync", "workload", "scale", "clients"}
+TOLD_BY_OTHER_FIELDS = {
+    "source", "variant", "sync", "workload", "scale", "clients", "rate", "think",
+}  # fmt: skip
 """Axes whose value is not asked of the machine: builds and figures have it."""
 
 
@@ -287,6 +296,7 @@ def test_every_axis_is_read_back_and_put_back_after_a_kill(tmp_path: Path) -> No
     assert set(manifest.load(folder).builds) == {"18/both"}
     assert sample.figures is not None
     assert sample.figures.transactions == 10
+    assert sample.figures.lag is not None
     records = [jsonfile.load(file, ledger.Record) for file in ledger.dead()]
     owned = [thing for record in records for thing in record.owned]
     loops = [thing for thing in owned if isinstance(thing, Attached)]

@@ -91,3 +91,17 @@ def test_series_names_a_missing_patch(tmp_path: Path) -> None:
 def test_unknown_variant_names_the_known_ones() -> None:
     with pytest.raises(LabError, match=r"no variant “bath”; there are stock, .*both"):
         patches_of(series.read(), "bath", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("axis", ["rate", "think"])
+def test_a_workload_with_a_pace_of_its_own(edit: Edit, axis: str) -> None:
+    rows = 'rows = ["variant", "write_cache"]'
+    with_axis = f'rows = ["variant", "write_cache", "{axis}"]'
+    axes = "[experiment.thread.axes]\n"
+    file = edit(rows, with_axis)
+    text = re.sub(r"(?m)^control = .*$", "", file.read_text())
+    file.write_text(text.replace(axes, f'{axes}{axis} = ["100"]\n', 1))
+    assert axis in matrix.find(matrix.read(file), "thread").axes
+    file.write_text(file.read_text().replace('workload = "tpcb-like"', 'workload = "tpcc"', 1))
+    with pytest.raises(LabError, match=rf"thread\.axes\.{axis}: tpcc has a pace of its own; the"):
+        matrix.read(file)

@@ -174,7 +174,7 @@ def test_transaction_log(home: Path, cluster: Cluster, secret: Path, what: str) 
 def _prefix(cluster: Cluster) -> Path:
     """Return where the runner has pgbench log its transactions."""
     stage = mock.Mock(cluster=cluster, seed=None, server=Path("/nonexistent"))
-    stage.conditions = mock.Mock(cpus=None, clients=1)
+    stage.conditions = mock.Mock(cpus=None, clients=1, rate=None, think_ms=0)
     with (
         mock.patch.object(Pgbench, "start", side_effect=RunFailed("not to be run")) as start,
         contextlib.suppress(RunFailed),

@@ -11,12 +11,12 @@ from wallab import paths
 from wallab.bench import provenance
 from wallab.errors import LabError
 from wallab.files import jsonfile
-from wallab.record import matrix, ownvariant, reference, series
+from wallab.record import matrix, ownvariant, reference, series, values
 from wallab.record.build import Build
 from wallab.record.drivereading import DriveReading
 from wallab.record.experiment import Cell
 from wallab.record.manifest import Manifest
-from wallab.record.measured import Course, Latency, Measured
+from wallab.record.measured import Course, Latency, Measured, ScheduleLag
 from wallab.record.openflags import METHODS
 from wallab.record.ownvariant import OwnVariant
 from wallab.record.samples import CpuSeconds, Sample
@@ -340,3 +340,45 @@ def test_any_axis_makes_the_columns(
     assert laid_out.rows[0].cells[0] is not None
     assert laid_out.rows[0].cells[0].values["server_cpu"].mean == pytest.approx(10)
     assert "10.000" in text.render(laid_out)
+
+
+def paced(plan: Manifest, rate: str, think: str = "0") -> tuple[Manifest, Cell]:
+    """The run of one cell at a fixed rate."""
+    axes = {"rate": (rate,), "think": (think,), "sync": ("fdatasync",)}
+    experiment = msgspec.structs.replace(
+        plan.experiment, axes=axes, rows=("rate", "think"), reference=None, relative_to=None
+    )
+    cell = {axis: values[0] for axis, values in axes.items()}
+    return msgspec.structs.replace(plan, experiment=experiment, cells=(cell,)), cell
+
+
+@pytest.mark.parametrize(
+    ("tps", "seconds", "kept"),
+    # Of 100 a second for 2 s, 3 standard deviations are 21%; for 100 s they are 3%.
+    [(80.0, 2, True), (75.0, 2, False), (97.5, 100, True), (96.0, 100, False), (104.0, 100, True)],
+)
+def test_a_cell_that_does_not_keep_up(plan: Manifest, tps: float, seconds: int, kept: bool) -> None:
+    changed, cell = paced(plan, "100")
+    figures = Measured(tps, round(tps * seconds), 0, 5.0, 1.0, lag=ScheduleLag(2.5, 40.0))
+    samples = [sample(cell, 1, tps, figures=figures)]
+    (result,) = summary.summarize(changed, samples, None)
+    late = [warning for warning in result.warnings if "did not keep up" in warning]
+    assert late == ([] if kept else [f"it did not keep up: {tps:.1f} of 100 transactions/s, so "
+                                     "latency grows all the time"])  # fmt: skip
+
+
+def test_schedule_lag_is_shown(plan: Manifest) -> None:
+    changed, cell = paced(plan, "100", "20")
+    figures = [Measured(100, 1000, 0, 5.0, 1.0, lag=ScheduleLag(ms, 40.0)) for ms in (2.0, 3.0)]
+    samples = [sample(cell, round_, 100, figures=f) for round_, f in enumerate(figures, 1)]
+    assert [values.of(s, "lag") for s in samples] == [2.0, 3.0]
+    assert values.of(samples[0], "lag_max") == 40.0
+    laid_out = table.lay_out(changed, summary.summarize(changed, samples, None), None)
+    for render in (text.render, markdown.render):
+        assert "began 2.50 ms late on average" in render(laid_out)
+    assert "At a fixed rate latency counts from when" in text.render(laid_out)
+    assert "no latency has it" in text.render(laid_out)
+    changed, cell = paced(plan, "unlimited")
+    without = table.lay_out(changed, summary.summarize(changed, [sample(cell, 1, 100)], None), None)
+    assert "At a fixed rate" not in text.render(without)
+    assert "rests" not in text.render(without)

@@ -12,7 +12,7 @@ from wallab.bench import transactionlog
 from wallab.files import foreign
 from wallab.files.foreign import Refused
 from wallab.machine import process
-from wallab.record.measured import Measured
+from wallab.record.measured import Latency, Measured, ScheduleLag
 from wallab.servers.cluster import Cluster
 
 
@@ -32,6 +32,8 @@ _FIGURES = {
     "connecting_ms": r"^initial connection time = ([\d.]+) ms",
 }
 
+_LAG = r"^rate limit schedule lag: avg ([\d.]+) \(max ([\d.]+)\) ms"
+
 
 def parse(report: str) -> Measured:
     """Read pgbench's report (14 and later); RunFailed if a figure is missing."""
@@ -44,9 +46,30 @@ def parse(report: str) -> Measured:
             values[name] = float(match[1])
         elif name not in values:
             raise RunFailed(f"pgbench's report has no {name}: {report.strip()[-300:]}")
-    return msgspec.convert(
+    figures = msgspec.convert(
         values | {name: int(values[name]) for name in ("transactions", "failed")}, Measured
     )
+    if late := re.search(_LAG, report, re.MULTILINE):
+        lag = ScheduleLag(float(late[1]), float(late[2]))
+        figures = msgspec.structs.replace(figures, lag=lag)
+    return figures
+
+
+def without_rest(figures: Measured, think_ms: int) -> Measured:
+    """Return the figures with latencies in which the clients' rest before each is not."""
+    if not think_ms:
+        return figures
+    course = figures.course
+    if course:
+        latency = Latency(
+            *(
+                max(0.0, round(ms - think_ms, 3))
+                for ms in msgspec.structs.astuple(course.latency_ms)
+            )
+        )
+        course = msgspec.structs.replace(course, latency_ms=latency)
+    mean = max(0.0, round(figures.latency_ms - think_ms, 3))
+    return msgspec.structs.replace(figures, latency_ms=mean, course=course)
 
 
 class Pgbench:
@@ -83,6 +106,14 @@ class Pgbench:
         output, _ = child.communicate()
         return output.decode(errors="replace").strip()
 
+    def builtin(self, name: str) -> str:
+        """Return the built-in script of that name; RunFailed if it tells none."""
+        child = self.start(f"--show-script={name}")
+        _, script = child.communicate()
+        if child.returncode or not script.strip():
+            raise RunFailed(f"pgbench does not show its script {name}")
+        return script.decode(errors="replace")
+
     def load(self, scale: int) -> None:
         """Create and fill pgbench's tables; LabError if that fails."""
         command: list[str | Path] = [self._program, "-i", "-q", "-s", str(scale)]
@@ -98,16 +129,20 @@ class Pgbench:
         transactions: int | None = None,
         log: Path | None = None,
         seed: int | None = None,
+        rate: int | None = None,
     ) -> list[str]:
         """Return the arguments of a run: so many seconds, or transactions for each client.
 
         One thread, as pgbench of 2005 had, unless there is reason for more. With `log`, pgbench
-        logs each transaction to files of that name and its process number.
+        logs each transaction to files of that name and its process number. With `rate`, so many
+        begin a second.
         """
         amount = ["-T", str(seconds)] if seconds is not None else ["-t", str(transactions)]
         logged = ["-l", f"--log-prefix={log}"] if log else []
         seeded = [] if seed is None else [f"--random-seed={seed}"]
-        return ["-n", *script, "-c", str(clients), "-j", str(threads), *amount, *logged, *seeded]
+        paced = [] if rate is None else ["-R", str(rate)]
+        load = ["-c", str(clients), "-j", str(threads), *amount, *paced]
+        return ["-n", *script, *load, *logged, *seeded]
 
     @staticmethod
     def finish(

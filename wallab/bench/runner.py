@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wallab.bench.openflags import open_flags
-from wallab.bench.pgbench import Pgbench, RunFailed
+from wallab.bench.pgbench import Pgbench, RunFailed, without_rest
 from wallab.bench.stage import Stage
 from wallab.bench.timeline import LOOK_S, Timeline
 from wallab.machine import process
@@ -101,6 +101,7 @@ class Runner:
             transactions=transactions,
             log=log,
             seed=self._stage.seed,
+            rate=conditions.rate,
         )
         # A server with a deadlock is to fail the sample, not to hang the run.
         deadline = time.monotonic() + (HANGING + 10 * seconds if seconds else math.inf)
@@ -115,6 +116,9 @@ class Runner:
                 if (flags and not watch and not self.timeline) or time.monotonic() > deadline:
                     break
             left = max(0.0, deadline - time.monotonic()) if seconds else None
-            return pgbench.finish(child, log, left), flags
+            figures = pgbench.finish(child, log, left)
         finally:
             cluster.confinement.end(child)
+        if conditions.rate is not None and figures.lag is None:
+            raise RunFailed("pgbench tells no schedule lag, so it kept to no rate")
+        return without_rest(figures, conditions.think_ms), flags

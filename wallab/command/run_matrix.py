@@ -25,7 +25,7 @@ from wallab.virtual.bed import VirtualBed
 EPILOG = """\b
 Examples:
   scripts/run-matrix                            the thread's table, about 10 minutes
-  scripts/run-matrix thread --preset smoke      2 to 3 minutes
+  scripts/run-matrix thread --preset smoke      about 3 minutes
   scripts/run-matrix --source ~/postgresql      on another tree
   scripts/run-matrix --rounds 20 --precision 5  until ± 5%, but 20 rounds at most
   scripts/run-matrix --variants stock,foo       with a variant of your own

@@ -1,6 +1,7 @@
 """scripts/tabulate: derive a run's tables from its raw samples."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -10,8 +11,8 @@ from wallab.powercut import campaign, marks
 from wallab.progress import say
 from wallab.record import manifest
 from wallab.record.values import VALUES
-from wallab.results import comparison, tabulation
-from wallab.results.against import Against, slower
+from wallab.results import comparison, index, tabulation
+from wallab.results.compared import Compared, slower
 from wallab.results.export import versus
 
 EPILOG = """\b
@@ -19,9 +20,12 @@ Examples:
   scripts/tabulate results/20261121-012233-thread
   scripts/tabulate latest --format markdown
   scripts/tabulate latest --format html > report.html
+  scripts/tabulate latest --format mail > answer.txt
   scripts/tabulate latest --format svg > bars.svg
   scripts/tabulate latest --rows variant --columns write_cache --value p99
   scripts/tabulate latest --cuts latest
+  scripts/tabulate --index results
+  scripts/tabulate latest --fail-if-slower 5
   scripts/tabulate latest --against results/20261120-011500-thread
   scripts/tabulate latest --against results/20261120-011500-thread --fail-if-slower 5
 """
@@ -32,7 +36,7 @@ def axes_of(context: click.Context, parameter: click.Parameter, value: str) -> t
     return tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
-def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
+def gate(compared: Compared, percent: float, *, few_rounds: bool) -> int:
     """Say which cells are slower by more than so many percent, failed, or have no verdict.
 
     Return the exit code; cells without a verdict pass with `few_rounds` alone.
@@ -46,15 +50,31 @@ def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
         say(f"too few rounds for a verdict: {', '.join(cell.values())}")
     if compared.unjudged and not few_rounds:
         say(
-            f"a verdict takes {comparison.VERDICT_ROUNDS} rounds in either run; --allow-few-rounds "
-            "lets cells without one pass"
+            f"a verdict takes {comparison.VERDICT_ROUNDS} rounds on either side; "
+            "--allow-few-rounds lets cells without one pass"
         )
     unproved = compared.unjudged and not few_rounds
     return 1 if failing or compared.failed or unproved else 0
 
 
+def list_runs(folder: Path) -> int:
+    """Write the page that lists the folder's runs, and say which cannot be read."""
+    page, damaged = index.write(folder)
+    for run in damaged:
+        say(f"left out: {run.name}: {run.reason}")
+    print(page)
+    return 0
+
+
 @click.command(epilog=EPILOG)
-@click.argument("run_name", metavar="RUN")
+@click.argument("run_name", metavar="[RUN]", required=False)
+@click.option(
+    "--index",
+    "folder_of_runs",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Write index.html there: all of its runs on one page, sortable, with their reports.",
+)
 @click.option(
     "--format",
     "kind",
@@ -87,8 +107,8 @@ def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
     "percent",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if a cell is slower than in the run --against by more than this, failed in "
-    "every round, or has too few rounds for a verdict.",
+    help="Exit with 1 if a cell is slower by more than this, failed in every round, or has too few "
+    "rounds for a verdict: than in the run --against, or than with the variant it is built on.",
 )
 @click.option(
     "--allow-few-rounds",
@@ -97,7 +117,8 @@ def gate(compared: Against, percent: float, *, few_rounds: bool) -> int:
     help="With --fail-if-slower: let cells pass that have too few rounds for a verdict.",
 )
 def command(
-    run_name: str,
+    run_name: str | None,
+    folder_of_runs: Path | None,
     kind: str,
     rows: tuple[str, ...],
     column: str | None,
@@ -108,17 +129,28 @@ def command(
     few_rounds: bool,
 ) -> int:
     """Print the table of RUN, derived from its raw samples."""
+    if folder_of_runs is not None:
+        others = (run_name, rows, column, value, cuts, against, few_rounds, kind != "text")
+        if any(others) or percent is not None:
+            raise LabError("--index lists all runs of a directory: nothing else fits")
+        return list_runs(folder_of_runs)
+    if run_name is None:
+        raise LabError("name a RUN, such as latest; or list all: --index results")
     folder = manifest.find(run_name)
     if few_rounds and percent is None:
         raise LabError("--allow-few-rounds is for --fail-if-slower")
     if against is None:
-        if percent is not None:
-            raise LabError("--fail-if-slower needs the run to compare with: --against RUN")
         campaigns = [campaign.find(name) for name in cuts]
         mark = marks.of(campaigns, manifest.load(folder)) if campaigns else None
         results = tabulation.results_of(folder, rows, column, value, mark)
+        within = results.table.within
+        if percent is not None and within is None:
+            raise LabError(
+                "--fail-if-slower: no variant of the run has one that it is built on beside it; "
+                "name a run to compare with: --against RUN"
+            )
         sys.stdout.write(tabulation.render(results, kind))
-        return 0
+        return gate(within, percent, few_rounds=few_rounds) if within and percent is not None else 0
     if cuts:
         raise LabError("--against compares figures alone: --cuts does not fit")
     if rows or column:

@@ -32,6 +32,10 @@ class Choice(msgspec.Struct):
     """How many CPUs the server has, and the clients, too, or share; None: all."""
     archive: str | None = None
     """The command that copies finished WAL segments; None: there is no archive."""
+    rate: int | None = None
+    """Transactions a second that the clients begin; None: as many as they can."""
+    think_ms: int = 0
+    """How long a client rests before each transaction."""
     settings: dict[str, str] = {}
     """Of postgresql.conf."""
 
@@ -67,6 +71,10 @@ class Conditions(msgspec.Struct, frozen=True):
     archive: str | None
     settings: dict[str, str]
     drives: dict[str, DriveConditions]
+    rate: int | None = None
+    """Transactions a second that the clients begin; None: as many as they can."""
+    think_ms: int = 0
+    """How long a client rests before each transaction."""
 
     @property
     def server(self) -> str:
@@ -90,6 +98,8 @@ def settled(choice: Choice, drives: dict[str, DriveSpec]) -> Conditions:
         cpus=choice.cpus,
         archive=choice.archive,
         settings=choice.settings,
+        rate=choice.rate,
+        think_ms=choice.think_ms,
         drives={name: _drive(choice, spec) for name, spec in drives.items()},
     )
 

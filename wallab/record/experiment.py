@@ -81,6 +81,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     series: tuple[str, ...] = ()
     """What is looked at over time while a sample is measured."""
     relative_to: str | None = None
+    compare_to: str | None = None
+    """The variant that the others are compared with; None: each with what it is built on."""
     reference: str | None = None
     notes: tuple[str, ...] = ()
     """Said under the table."""

@@ -42,6 +42,7 @@ def _check(experiment: Experiment) -> None:
     """Check what the types cannot say; the LabError begins with the key."""
     _check_axes(experiment)
     check_layout(experiment)
+    _check_pacing(experiment)
     _check_drives(experiment)
     for setting in experiment.settings:
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
@@ -59,6 +60,8 @@ def check_layout(experiment: Experiment) -> None:
         raise LabError("rows: expected every axis but the column's, each once")
     if experiment.relative_to not in (None, *experiment.axes[experiment.column]):
         raise LabError(f"relative_to: expected a value of the axis {experiment.column}")
+    if experiment.compare_to not in (None, *experiment.axes.get("variant", ())):
+        raise LabError("compare_to: expected a value of the axis variant")
     try:
         workloads.find(experiment.workload)
     except LabError as error:
@@ -151,6 +154,17 @@ def _check_axes(experiment: Experiment) -> None:
                 axis.check(value)
             except LabError as error:
                 raise LabError(f"axes.{name}: {error}") from None
+
+
+def _check_pacing(experiment: Experiment) -> None:
+    """Check that every workload can be given the rate or the think time that an axis asks for."""
+    paced = [name for name, kind in workloads.WORKLOADS.items() if kind.paced]
+    for axis in {"rate": "", "think": ""} & experiment.axes.keys():
+        for name in experiment.axes.get("workload", (experiment.workload,)):
+            if name not in paced:
+                raise LabError(
+                    f"axes.{axis}: {name} has a pace of its own; the axis takes {', '.join(paced)}"
+                )
 
 
 def _check_preset(preset: Preset, experiment: Experiment) -> None:
@@ -247,6 +261,7 @@ def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
         experiment,
         axes=experiment.axes | {"variant": names},
         relative_to=None if by_column else experiment.relative_to,
+        compare_to=experiment.compare_to if experiment.compare_to in names else None,
         preset={
             name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
             for name, preset in experiment.preset.items()

@@ -26,6 +26,13 @@ class Course(msgspec.Struct, frozen=True):
     """TPS in the first and in the second half of the time in which all clients were at work."""
 
 
+class ScheduleLag(msgspec.Struct, frozen=True):
+    """How late transactions began that had a time to begin at, in ms; their latency has it, too."""
+
+    mean: Figure
+    max: Figure
+
+
 class Measured(msgspec.Struct, frozen=True):
     """What pgbench, or another program in its place, reports of one run."""
 
@@ -39,6 +46,8 @@ class Measured(msgspec.Struct, frozen=True):
     """From pgbench's log of transactions, if it kept one."""
     lasted_s: Seconds | None = None
     """How long all of it took, where what is counted was only a part."""
+    lag: ScheduleLag | None = None
+    """Of a run at a fixed rate."""
 
     @property
     def seconds(self) -> float:

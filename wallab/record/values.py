@@ -44,6 +44,8 @@ VALUES = {
     "scan_mb_s": Value("scan, MB/s", 1),
     "drive_read_kb": Value("kB a drive read", 0),
     **{name: Value(f"latency {name}, ms", 2, True) for name in PERCENTILES},
+    "lag": Value("schedule lag (part of latency), ms", 2, True),
+    "lag_max": Value("longest schedule lag, ms", 2, True),
     "server_cpu": Value("server's CPU ms/tx", 3, True),
     "client_cpu": Value("pgbench's CPU ms/tx", 3, True),
     "full_page_images": Value("full-page images/tx", 3, True),
@@ -93,6 +95,14 @@ def _latency(name: str) -> Callable[["Sample"], float | None]:
     return derive
 
 
+def _lag(name: str) -> Callable[["Sample"], float | None]:
+    def derive(sample: "Sample") -> float | None:
+        lag = sample.figures.lag if sample.figures else None
+        return getattr(lag, name) if lag else None
+
+    return derive
+
+
 def _steadiness(sample: "Sample") -> float | None:
     course = sample.figures.course if sample.figures else None
     first, second = course.halves_tps if course else (0.0, 0.0)
@@ -138,6 +148,8 @@ _DERIVED: dict[str, Callable[["Sample"], float | None]] = {
     "cache_full_s": _cache_full,
     "cpu_percent": _cpu_percent,
     **{name: _latency(name) for name in PERCENTILES},
+    "lag": _lag("mean"),
+    "lag_max": _lag("max"),
     "server_cpu": lambda s: _each(s.cpu_seconds.server * 1000 if s.cpu_seconds else None, s),
     "client_cpu": lambda s: _each(s.cpu_seconds.client * 1000 if s.cpu_seconds else None, s),
     "full_page_images": lambda s: _each(s.wal.full_page_images if s.wal else None, s),

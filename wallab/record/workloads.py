@@ -36,18 +36,22 @@ class WorkloadKind(msgspec.Struct, frozen=True):
 
     writes: bool = True
     """Whether its transactions write WAL, so that the WAL's counters explain its figures."""
+    paced: bool = False
+    """Whether its clients can be given a rate and a think time."""
     amount: Callable[[Preset], str] = _pgbench
     """Says in a few words what a sample is, for the table's second line."""
 
 
 WORKLOADS = {
-    "tpcb-like": WorkloadKind(),
-    "simple-update": WorkloadKind(),
-    "select-only": WorkloadKind(writes=False),
+    "tpcb-like": WorkloadKind(paced=True),
+    "simple-update": WorkloadKind(paced=True),
+    "select-only": WorkloadKind(writes=False, paced=True),
     "scan": WorkloadKind(writes=False, amount=_scan),
     "tpcc": WorkloadKind(amount=_tpcc),
-    "bonnie": WorkloadKind(False, lambda preset: f"bonnie++ of {preset.files_mb} MB"),
-    "sysbench": WorkloadKind(False, lambda preset: f"sysbench fileio of {preset.files_mb} MB"),
+    "bonnie": WorkloadKind(writes=False, amount=lambda preset: f"bonnie++ of {preset.files_mb} MB"),
+    "sysbench": WorkloadKind(
+        writes=False, amount=lambda preset: f"sysbench fileio of {preset.files_mb} MB"
+    ),
 }
 
 

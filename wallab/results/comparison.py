@@ -21,7 +21,13 @@ LEVEL = 0.04
 """Of a session's verdicts together. Stopping early when precise enough adds up to one in a hundred
 false ones to those of the tests (tests/test_comparison.py), which makes it 5%."""
 
-Verdict = Literal["faster", "slower", "no difference seen", "too few rounds"]
+LEAST_VIRTUAL = 0.01
+"""The least difference that a verdict takes in virtual time, as a share: a clock that counts
+instructions spreads so little that tests tell differences apart which no user would ever see."""
+
+Verdict = Literal[
+    "faster", "slower", "differs by less than 1%", "no difference seen", "too few rounds"
+]
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -107,11 +113,14 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdicts(comparisons: Sequence[Comparison], *, less_is_better: bool = False) -> list[Verdict]:
+def verdicts(
+    comparisons: Sequence[Comparison], *, less_is_better: bool = False, virtual: bool = False
+) -> list[Verdict]:
     """Return a verdict on each comparison, corrected for how many there are.
 
     Those with too few rounds get none, and do not count among the others. Figures of which less is
-    better, such as latencies, are slower where they are more.
+    better, such as latencies, are slower where they are more. In virtual time a difference also
+    has to be worth the name.
     """
     judged = [
         (place, comparison.p)
@@ -123,6 +132,8 @@ def verdicts(comparisons: Sequence[Comparison], *, less_is_better: bool = False)
     for (place, _), p in zip(judged, corrected, strict=True):
         if p >= LEVEL:
             result[place] = "no difference seen"
+        elif virtual and 1 / (1 + LEAST_VIRTUAL) < comparisons[place].ratio < 1 + LEAST_VIRTUAL:
+            result[place] = "differs by less than 1%"
         else:
             more = comparisons[place].ratio > 1
             result[place] = "faster" if more != less_is_better else "slower"

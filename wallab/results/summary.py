@@ -1,5 +1,6 @@
 """From raw samples to what a table shows of each cell."""
 
+import math
 import statistics
 from typing import Any, Literal
 
@@ -22,6 +23,10 @@ from wallab.results.intervals import Estimate, estimate, outliers
 
 UNSTEADY = 0.1
 """A cell whose second half differs from its first by more than this share is not steady."""
+
+SHORT_OF_RATE = 0.02
+"""A cell whose TPS is below the rate that was asked for by more than this share is too slow for
+it; by more, where so few transactions were to come that chance alone does that."""
 
 LATE_NS = 1_000_000
 """A drive whose 99th percentile of lateness is above this did not keep its own time."""
@@ -53,6 +58,8 @@ class Summary(msgspec.Struct, frozen=True):
     failed: int = 0
     """Rounds that failed."""
     evidence: Evidence | None = None
+    lag_ms: float | None = None
+    """How late its transactions began on average, at a fixed rate; part of their latency."""
     warnings: tuple[str, ...] = ()
     durability: Durability | None = None
     """What power cuts have shown of it, where a campaign is named."""
@@ -78,7 +85,7 @@ def _warnings(plan: Manifest, cell: Cell, samples: list[Sample]) -> tuple[str, .
             title = axes.find(axis).title or axis
             differing = ", ".join(sorted(others))
             warnings.append(f"{title} was not as asked when it was read back: {differing}")
-    warnings += _course(samples)
+    warnings += _course(samples) + _rate(plan, cell, samples)
     late = max(
         (drive.lateness.get("p99_ns", 0) for sample in samples for drive in sample.drive.values()),
         default=0,
@@ -123,6 +130,21 @@ def _course(samples: list[Sample]) -> list[str]:
     return warnings
 
 
+def _rate(plan: Manifest, cell: Cell, samples: list[Sample]) -> list[str]:
+    """Say that transactions did not begin as often as they were to, beyond what chance explains."""
+    asked = conditions(plan.experiment, plan.preset, cell).rate
+    seconds = sum(sample.figures.seconds for sample in samples if sample.figures)
+    if asked is None or not seconds:
+        return []
+    tps = sum(sample.figures.transactions for sample in samples if sample.figures) / seconds
+    # They come at random: the number of so many has a standard deviation of its square root.
+    if tps >= asked * (1 - max(SHORT_OF_RATE, 3 / math.sqrt(asked * seconds))):
+        return []
+    return [
+        f"it did not keep up: {tps:.1f} of {asked} transactions/s, so latency grows all the time"
+    ]
+
+
 def control(plan: Manifest, samples: list[Sample]) -> str:
     """Say what the A/A control showed: the same cell under two names; nothing without one."""
     cell = plan.preset.control
@@ -137,7 +159,7 @@ def control(plan: Manifest, samples: list[Sample]) -> str:
     name = ", ".join(cell.values())
     if difference is None:
         return f"A/A control ({name}): not measured under both names"
-    (verdict,) = comparison.verdicts([difference])
+    (verdict,) = comparison.verdicts([difference], virtual=bool(plan.virtual))
     return (
         f"A/A control: {name} under two names, ratio {comparison.words(difference)} over "
         f"{difference.rounds} rounds: {verdict}"
@@ -262,6 +284,7 @@ def _measured(plan: Manifest, cell: Cell, good: list[Sample]) -> dict[str, Any]:
         "tps": estimate(_figures(good, "tps")),
         "values": {name: estimate(known) for name, known in figures.items() if known},
         "evidence": evidence.of(good, _units(plan, cell)) if _writes(plan, cell) else None,
+        "lag_ms": statistics.fmean(lags) if (lags := _figures(good, "lag")) else None,
         "warnings": _warnings(plan, cell, good),
     }
 

@@ -14,6 +14,7 @@ from wallab.record.manifest import Manifest
 from wallab.record.reference import Reference
 from wallab.record.values import VALUES
 from wallab.results.summary import Summary
+from wallab.results.within import Within
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -44,6 +45,11 @@ class Table(msgspec.Struct, frozen=True):
     """Axis -> value -> how it is written, where that is otherwise."""
     machine: str = ""
     """The virtual machine in words; nothing where it was a real one."""
+    within: Within | None = None
+    """Its variants beside those that they are built on; None where no variant has one."""
+
+    left_out: tuple[str, ...] = ()
+    """Which columns and rows are not shown (`wallab.results.condensed`), and why."""
 
     def value_title(self, axis: str, value: str) -> str:
         """Return the axis's value as the run's tables write it, such as a variant."""

@@ -10,9 +10,10 @@ from wallab.files import jsonfile
 from wallab.record import manifest, reference
 from wallab.record.manifest import Manifest
 from wallab.record.samples import SAMPLES, Sample, SampleFile
-from wallab.results import against, summary, table
+from wallab.results import against, summary, table, within
 from wallab.results.against import Against
-from wallab.results.export import csvfile, curves, html, markdown, plots, text
+from wallab.results.condensed import condensed
+from wallab.results.export import csvfile, curves, html, mail, markdown, plots, text
 from wallab.results.export.svg import Drawing
 from wallab.results.table import Mark, Table
 
@@ -26,16 +27,17 @@ class Results(msgspec.Struct, frozen=True):
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
-    "text": text.render,
-    "markdown": markdown.render,
+    "text": lambda laid_out: text.render(condensed(laid_out)),
+    "markdown": lambda laid_out: markdown.render(condensed(laid_out)),
     "csv": csvfile.render,
     "json": lambda laid_out: jsonfile.pretty(laid_out) + "\n",
 }
+"""People get a table without what is (N/A) throughout, programs all cells."""
 
 PAGES: dict[str, Callable[[Results], str]] = {
-    "html": lambda results: html.render(results.plan, results.samples, results.table),
-    "svg": lambda results: plots.bars(results.table).file(),
-    "svg-heads": lambda results: plots.heads(results.table).file(),
+    "html": lambda results: html.render(results.plan, results.samples, condensed(results.table)),
+    "svg": lambda results: plots.bars(condensed(results.table)).file(),
+    "svg-heads": lambda results: plots.heads(condensed(results.table)).file(),
     "svg-drift": lambda results: plots.drift(results.samples, results.table.values[0]).file(),
 }
 """What shows more than the table has."""
@@ -46,7 +48,10 @@ DRAWINGS: dict[str, Callable[[Results], Drawing | None]] = {
 }
 """What only some runs have something to draw for."""
 
-KINDS = (*FORMATS, *PAGES, *DRAWINGS)
+MAIL = "mail"
+"""What only a run has whose variants can be compared."""
+
+KINDS = (*FORMATS, MAIL, *PAGES, *DRAWINGS)
 
 FILES = {
     "text": "table.txt",
@@ -81,6 +86,7 @@ def results_of(
     if value and measured and not any(value in cell.values for cell in summaries):
         raise LabError(f"--value {value}: no sample of {folder} has that figure")
     laid_out = table.lay_out(plan, summaries, published, summary.control(plan, measured))
+    laid_out = msgspec.structs.replace(laid_out, within=within.compare(plan, measured, summaries))
     if mark:
         laid_out = table.marked(laid_out, mark)
     # The control is a statement about the run, and no cell of it.
@@ -93,7 +99,9 @@ def table_of(folder: Path) -> Table:
 
 
 def content(results: Results, kind: str) -> str | None:
-    """Return the results in one of KINDS; None if the run has nothing to draw for it."""
+    """Return the results in one of KINDS; None if the run has nothing for it."""
+    if kind == MAIL:
+        return mail.render(results.plan, results.table)
     if kind in DRAWINGS:
         drawing = DRAWINGS[kind](results)
         return drawing.file() if drawing else None
@@ -101,8 +109,13 @@ def content(results: Results, kind: str) -> str | None:
 
 
 def render(results: Results, kind: str) -> str:
-    """Return the results in one of KINDS; LabError if the run has nothing to draw for it."""
+    """Return the results in one of KINDS; LabError if the run has nothing for it."""
     document = content(results, kind)
+    if document is None and kind == MAIL:
+        raise LabError(
+            "nothing for a mail: no variant of the run was measured beside the one that it is "
+            "built on; scripts/run-matrix --variants stock,NAME measures both"
+        )
     if document is None:
         raise LabError(
             f"nothing to draw as {kind}: svg-curves takes columns that are numbers, svg-time "

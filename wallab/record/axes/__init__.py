@@ -8,6 +8,7 @@ from wallab.record.axes import (
     cpus,
     drive_profile,
     file_system,
+    pacing,
     read_ahead,
     setting,
     source,
@@ -34,6 +35,8 @@ _KINDS: dict[str, type[Axis]] = {
     "warehouses": amount.Warehouses,
     "scale": amount.Scale,
     "clients": amount.Clients,
+    "rate": pacing.Rate,
+    "think": pacing.Think,
 }
 
 

@@ -2,12 +2,14 @@
 
 import csv
 import io
+from typing import Any
 
 import msgspec
 
 from wallab.results.evidence import Evidence
 from wallab.results.summary import Summary
 from wallab.results.table import Table
+from wallab.results.within import VariantPair
 
 
 def _cuts(cell: Summary) -> list[int | None]:
@@ -22,6 +24,16 @@ def _figure(cell: Summary, name: str) -> tuple[float | None, float | None]:
     return (estimate.mean, estimate.half_width) if estimate else (None, None)
 
 
+_COMPARED = ["compared_to", "ratio", "low_95", "high_95", "p", "compared_rounds", "verdict"]
+
+
+def _compared(pair: VariantPair | None) -> list[Any]:
+    """Return how the cell's variant does beside the one that it is built on."""
+    if pair is None:
+        return [None] * len(_COMPARED)
+    return [pair.base, *msgspec.structs.astuple(pair.comparison), pair.verdict]
+
+
 def render(table: Table) -> str:
     """Return one line for each cell: where it is, what was measured, what was published.
 
@@ -33,6 +45,7 @@ def render(table: Table) -> str:
     evidence = [f.name for f in msgspec.structs.fields(Evidence) if f.name != "kept"]
     axes: list[str] = []
     further = [name for name in table.values if name != "tps"]
+    pairs = {tuple(p.cell.values()): p for p in (table.within.pairs if table.within else ())}
     cut = any(cell and cell.durability for row in table.rows for cell in row.cells)
     for row in table.rows:
         for cell in row.cells:
@@ -54,6 +67,7 @@ def render(table: Table) -> str:
                         "published_relative",
                         *evidence,
                         *(["power_cuts", "power_cuts_lost"] if cut else []),
+                        *(_COMPARED if pairs else []),
                         "warnings",
                     ]
                 )
@@ -72,6 +86,7 @@ def render(table: Table) -> str:
                     cell.reference_relative,
                     *counted,
                     *(_cuts(cell) if cut else []),
+                    *(_compared(pairs.get(tuple(cell.cell.values()))) if pairs else []),
                     "; ".join(cell.warnings),
                 ]
             )

@@ -1,24 +1,18 @@
 """report.html: a run on one page that needs no network, made of its samples alone."""
 
-import base64
-import hashlib
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import msgspec
 from markupsafe import Markup
 
 from wallab.record.manifest import Manifest
 from wallab.record.samples import Sample
 from wallab.record.values import VALUES
-from wallab.results.export import curves, footnotes, plots, text
+from wallab.results.export import curves, footnotes, plots, ratios, text, variants, webpage
 from wallab.results.export.svg import Drawing
 from wallab.results.intervals import Estimate
 from wallab.results.summary import Summary
 from wallab.results.table import Table, axis_title
-
-_PAGE = Path(__file__).parent / "page"
 
 
 class CellView(msgspec.Struct, frozen=True):
@@ -177,19 +171,8 @@ def _inline(drawing: Drawing | None) -> Markup | None:
     return Markup(drawing.inline()) if drawing else None  # noqa: S704 - svg escapes
 
 
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
     """Return the page; every name in it is escaped, and only its own script may run."""
-    pages = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_PAGE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     rows = _views(plan, samples, table)
     cells = [view for row in rows for view in row if view]
     axes = [
@@ -199,14 +182,30 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         }
         for i, (axis, values) in enumerate(plan.experiment.axes.items())
     ]
-    script = (_PAGE / "page.js").read_text()
-    return pages.get_template("page.html").render(
+    within = table.within
+    numbers = {view.values: view.number for view in cells}
+    return webpage.render(
+        "page.html",
+        ("sort.js", "page.js"),
         axes=axes,
         axis_titles=[axis_title(axis) for axis in table.row_axes],
         cells=cells,
         rows=rows,
         table=table,
         show=text,
+        compared=[
+            (
+                numbers[tuple(pair.cell.values())],
+                pair.verdict,
+                [*variants.line(within, pair), variants.counted(pair)],
+            )
+            for pair in within.pairs
+        ]
+        if within
+        else [],
+        compared_title=variants.title(within) if within else "",
+        compared_heads=[*variants.heads(within), "counted"] if within else [],
+        about_verdicts=ratios.about_verdicts(within) if within else "",
         remarks=footnotes.remarks(table),
         value=VALUES[table.values[0]].title,
         # The other values, each with its interval and what was published of it.
@@ -225,7 +224,4 @@ def render(plan: Manifest, samples: list[Sample], table: Table) -> str:
         phases=_phases(plan, samples),
         cost=plan.cost,
         environment=_environment(plan),
-        style=Markup((_PAGE / "page.css").read_text()),  # noqa: S704 - the lab's own
-        script=Markup(script),  # noqa: S704 - the lab's own
-        script_hash=_hash(script),
     )

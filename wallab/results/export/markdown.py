@@ -1,9 +1,10 @@
 """The table as Markdown, for a mailing list or a pull request."""
 
 from wallab.record.reference import Beside
-from wallab.results.export import footnotes, text
+from wallab.results.export import footnotes, ratios, text, variants
 from wallab.results.summary import Summary
 from wallab.results.table import Table
+from wallab.results.within import Within
 
 
 def escape(value: str) -> str:
@@ -30,6 +31,24 @@ def _beside(published: Beside) -> list[str]:
             "| " + " | ".join([escape(name), *(f"{figure:g}" for figure in figures)]) + " |"
             for name, figures in published.lines.items()
         ),
+    ]
+
+
+def _variants(within: Within) -> list[str]:
+    """Return the lines of variants beside those that they are built on."""
+    heads, *body = [variants.heads(within), *(variants.line(within, pair) for pair in within.pairs)]
+    sides = ["---"] * (len(heads) - len(ratios.SIDES)) + ratios.SIDES
+    return [
+        "",
+        f"**{escape(variants.title(within))}**",
+        "",
+        "| " + " | ".join(map(escape, heads)) + " |",
+        "| " + " | ".join(sides) + " |",
+        *("| " + " | ".join(map(escape, line)) + " |" for line in body),
+        "",
+        escape(ratios.about_verdicts(within)),
+        "",
+        *(f"- **{escape(name)}**: {escape(words)}" for name, words in variants.changed(within)),
     ]
 
 
@@ -60,7 +79,8 @@ def render(table: Table) -> str:
         about = f"{figures[0].title} {about}"
     if table.reference:
         about += f"; in brackets: {escape(table.reference.title)}"
-    notes = [f"Machine: {escape(table.machine)}."] if table.machine else []
+    notes = list(map(escape, table.left_out))
+    notes += [f"Machine: {escape(table.machine)}."] if table.machine else []
     notes += [f"! {escape(note)}" for note, _ in table.notes]
     notes += [f"{escape(note)}." for note in (table.deviation_note, table.control) if note]
     reasons = [
@@ -75,4 +95,5 @@ def render(table: Table) -> str:
         for published in (table.reference.table if table.reference else ())
         for line in _beside(published)
     ]
-    return "\n".join([*lines, *beside, "", f"{about}.", *notes, *reasons]) + "\n"
+    compared = _variants(table.within) if table.within and table.within.pairs else []
+    return "\n".join([*lines, *beside, "", f"{about}.", *notes, *compared, *reasons]) + "\n"

@@ -9,9 +9,10 @@ import msgspec
 from wallab.record.reference import Beside
 from wallab.record.values import VALUES
 from wallab.results import evidence
-from wallab.results.export import footnotes, grid
+from wallab.results.export import footnotes, grid, ratios, variants
 from wallab.results.summary import Summary
 from wallab.results.table import Table, axis_title
+from wallab.results.within import Within
 
 Show = Callable[[Summary], str]
 
@@ -198,6 +199,16 @@ def _beside(published: Beside) -> str:
     return grid.lay_out([["", *published.columns], *lines], 1)
 
 
+def _variants(within: Within) -> str:
+    """Variants beside those that they are built on, a line a cell, and what a verdict takes."""
+    lines = [variants.heads(within), *(variants.line(within, pair) for pair in within.pairs)]
+    changed = "".join(
+        textwrap.fill(f"{name}: {words}", 110, subsequent_indent="  ") + "\n"
+        for name, words in variants.changed(within)
+    )
+    return f"{grid.lay_out(lines, len(lines[0]))}\n{ratios.about_verdicts(within)}\n{changed}"
+
+
 def render(table: Table) -> str:
     """Return the table, the published one beside it, and what explains the figures."""
     parts = [table.title, table.subtitle, ""]
@@ -212,6 +223,8 @@ def render(table: Table) -> str:
             ratios.append(Line(table.reference.title, published_relative))
         title = VALUES[table.values[0]].title
         parts += [f"{title} relative to {table.relative_to}", _grid(table, ratios), ""]
+    if table.within and table.within.pairs:
+        parts += [variants.title(table.within), _variants(table.within)]
     counted = [
         Line("", lambda _: ""),
         Line("WAL open", _flags),

@@ -9,28 +9,14 @@ import msgspec
 from wallab.files import jsonfile
 from wallab.record.experiment import Cell
 from wallab.record.values import VALUES
-from wallab.results.against import Against, CellPair
-from wallab.results.comparison import VERDICT_ROUNDS
-from wallab.results.export import grid
+from wallab.results.against import Against
+from wallab.results.export import grid, ratios
 from wallab.results.export.markdown import escape
 from wallab.results.table import axis_title
 
 
-def _columns(pair: CellPair) -> list[str]:
-    """Ratio, interval, rounds and verdict."""
-    ratio = pair.comparison
-    interval = "" if ratio.low is None else f"{ratio.low:.3f} to {ratio.high:.3f}"
-    return [f"{ratio.ratio:.3f}", interval, str(ratio.rounds), pair.verdict]
-
-
-HEADS = ["ratio", "95% interval", "rounds", "verdict"]
-
-
 def _notes(against: Against) -> list[str]:
-    notes = [
-        "Verdicts are corrected for the number of cells (Holm), and need "
-        f"{VERDICT_ROUNDS} rounds on either side; intervals are each cell's own."
-    ]
+    notes = [ratios.about_verdicts(against)]
     if against.differing:
         notes.append(f"The runs also differ in: {', '.join(against.differing)}.")
     if against.failed:
@@ -48,18 +34,18 @@ def _cells(cells: Sequence[Cell]) -> str:
 
 def text(against: Against) -> str:
     """Return a line for each cell."""
-    lines = [list(map(axis_title, against.axes)) + HEADS]
-    lines += [[*against.heads(pair.cell), *_columns(pair)] for pair in against.pairs]
+    lines = [list(map(axis_title, against.axes)) + ratios.HEADS]
+    lines += [[*against.heads(pair.cell), *ratios.columns(pair)] for pair in against.pairs]
     head = [against.title, f"{VALUES[against.value].title} of the first by the second run's:"]
     runs = [f"  first:  {against.new}", f"  second: {against.old}", ""]
-    ratios = grid.lay_out(lines, len(lines[0]))
-    return "\n".join([*head, *runs, ratios, "", *_notes(against)]) + "\n"
+    laid_out = grid.lay_out(lines, len(lines[0]))
+    return "\n".join([*head, *runs, laid_out, "", *_notes(against)]) + "\n"
 
 
 def markdown(against: Against) -> str:
     """Return a table with a line for each cell."""
-    heads = [*map(axis_title, against.axes), *HEADS]
-    sides = ["---"] * len(against.axes) + ["---:", "---", "---:", "---"]
+    heads = [*map(axis_title, against.axes), *ratios.HEADS]
+    sides = ["---"] * len(against.axes) + ratios.SIDES
     lines = [
         f"**{escape(against.title)}**: {escape(VALUES[against.value].title)} of the first by the "
         "second run's  ",
@@ -70,7 +56,7 @@ def markdown(against: Against) -> str:
         "| " + " | ".join(sides) + " |",
     ]
     for pair in against.pairs:
-        words = [*against.heads(pair.cell), *_columns(pair)]
+        words = [*against.heads(pair.cell), *ratios.columns(pair)]
         lines.append("| " + " | ".join(map(escape, words)) + " |")
     return "\n".join([*lines, "", *(escape(note) for note in _notes(against))]) + "\n"
 

@@ -1,0 +1,2 @@
+makeSortable(document.getElementById("sortable"));
+document.documentElement.classList.remove("no-script");
