@@ -348,6 +348,16 @@ def test_templates_of_virtual_time_take_stock(
     assert set(prepare(plan).servers) == servers
 
 
+def test_speed_of_a_virtual_machine() -> None:
+    assert planned(RunRequest(machine="virtual")).experiment.mips == 1000
+    plan = planned(RunRequest(machine="virtual", mips=300))
+    assert plan.experiment.mips == 300
+    folder = str(kept(plan))
+    assert planned(RunRequest(resume=folder, mips=300)) == as_resumed(plan)
+    with pytest.raises(LabError, match="--mips: the run to resume has its own"):
+        planned(RunRequest(resume=folder, mips=1000))
+
+
 def test_machine_of_a_resumed_run() -> None:
     plan = planned(RunRequest(preset="smoke"))
     folder = str(kept(plan))
