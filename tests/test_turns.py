@@ -77,6 +77,16 @@ def test_a_processor_that_is_held_up_changes_no_reading_of_the_clock(
     assert run(guest, tmp_path / "without turns") != free
 
 
+def test_a_main_loop_that_sleeps_is_woken_for_its_turn(tmp_path: Path) -> None:
+    """Or both would sleep for ever: nobody else wakes it for a timer of the guest's time."""
+    program = compiled(tmp_path / "asleep", "-rdynamic", "-pthread", SOURCES / "asleep.c")
+    done = subprocess.run(
+        [program], env={"LD_PRELOAD": str(turns.library())},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
 def test_an_emulator_that_takes_no_turns_is_refused(
     guest: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

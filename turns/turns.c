@@ -39,6 +39,8 @@ typedef int wait_function(pthread_cond_t *, pthread_mutex_t *);
 typedef int name_function(pthread_t, const char *);
 /* QEMU's own: ns until the next timer of a clock, -1 if there is none (include/qemu/timer.h). */
 typedef int64_t deadline_function(int clock, int attributes);
+/* It wakes the main loop (include/qemu/main-loop.h). */
+typedef void notify_function(void);
 
 #define QEMU_CLOCK_REALTIME 0
 #define QEMU_CLOCK_VIRTUAL 1
@@ -56,6 +58,7 @@ static wait_function *real_wait;
 static name_function *real_name;
 static lock_function *real_unlock;
 static deadline_function *deadline;
+static notify_function *notify;
 
 static pthread_t main_thread;
 static __thread bool is_main;
@@ -137,16 +140,13 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 /* With the global lock held by the processor's thread. */
 static bool stalled(void)
 {
-    static int due;
+    static int guests, hosts;
 
+    guests = deadline(QEMU_CLOCK_VIRTUAL, ALL_TIMERS) == 0 ? guests + 1 : 0;
     /* The processor waits for timers of the host's time, too, though they do nothing to the guest.
      */
-    if (deadline(QEMU_CLOCK_VIRTUAL, ALL_TIMERS) == 0 ||
-        deadline(QEMU_CLOCK_REALTIME, ALL_TIMERS) == 0)
-        due++;
-    else
-        due = 0;
-    return due >= STALLED;
+    hosts = deadline(QEMU_CLOCK_REALTIME, ALL_TIMERS) == 0 ? hosts + 1 : 0;
+    return guests >= STALLED || hosts >= STALLED;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
@@ -166,6 +166,8 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
     if (!stalled())
         return real_unlock(mutex);
     before = atomic_load(&passes);
+    /* Nobody wakes it for a timer of the guest's time: the processor's thread runs these. */
+    notify();
     atomic_store(&idle, 1);
     wake(&idle);
     real_unlock(mutex);
@@ -186,8 +188,10 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
         passed();
     if (!is_processor)
         return real_wait(condition, mutex);
-    if (deadline == NULL)
+    if (deadline == NULL) {
         deadline = (deadline_function *)find("qemu_clock_deadline_ns_all", unversioned);
+        notify = (notify_function *)find("qemu_notify_event", unversioned);
+    }
     if (atomic_compare_exchange_strong(&global_lock, &none, mutex))
         real_name(main_thread, IN_TURNS);
     if (mutex != atomic_load(&global_lock))
