@@ -53,6 +53,8 @@ def test_what_differs_by_a_share_worth_a_word(plain: Sample) -> None:
 
 def test_words() -> None:
     assert Change("WAL writes/tx", 0.69, 1.0).words == "-31% WAL writes/tx (0.69, not 1.00)"
+    assert Change("kB/WAL write", 15.9, 8.0).words == "+99% kB/WAL write (15.90, not 8.00)"
+    assert Change("kB/WAL write", 186.0, 8.0).words == "23.2 × kB/WAL write (186.00, not 8.00)"
     assert Change("drive flushes/tx", 1.5, 0.0).words == "drive flushes/tx (1.50, not 0.00)"
 
 

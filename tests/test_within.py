@@ -252,6 +252,8 @@ def test_every_form_shows_it(run: Path) -> None:
     page = tabulation.render(results, "html")
     assert page.count('class="slower"') == page.count('class="faster"') == 2
     assert 'href="#variants"' in page
+    for document in (text, markdown, page):
+        assert "TPS of each variant by that of its base" in document
 
 
 def test_a_run_without_bases_says_nothing_of_them(example: Manifest, tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_a_run_without_bases_says_nothing_of_them(example: Manifest, tmp_path: P
     results = tabulation.results_of(tmp_path)
     assert results.table.within is None
     for kind in ("text", "markdown", "html"):
-        assert "built on" not in tabulation.render(results, kind)
+        assert "its base" not in tabulation.render(results, kind)
     assert "compared_to" not in tabulation.render(results, "csv")
 
 

@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from wallab.bench import pgbench as workload
+from wallab.bench import workloads
 from wallab.bench.runner import Runner
 from wallab.bench.workloads.builtin import Builtin
 from wallab.record.measured import Course, Latency, Measured, ScheduleLag
@@ -149,3 +150,12 @@ def test_a_script_that_pgbench_does_not_show() -> None:
         pytest.raises(workload.RunFailed, match="does not show its script nosuch"),
     ):
         pgbench.builtin("nosuch")
+
+
+def test_rows_by_the_thousand(tmp_path: Path) -> None:
+    stage = stage_of(tmp_path)
+    workload_of_rows = workloads.find("bulk-insert")
+    workload_of_rows.prepare(stage, mock.Mock())
+    script = tmp_path / "bulk.sql"
+    assert "generate_series(1, 1000)" in script.read_text()
+    assert workload_of_rows.script(stage) == ["-s", "7", "-f", str(script)]

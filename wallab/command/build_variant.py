@@ -15,7 +15,15 @@ from wallab.machine import ledger
 from wallab.progress import say
 from wallab.record import series
 from wallab.record.ownvariant import every, find
-from wallab.servers import buildsystem, checkresult, ownvariant, source, suite
+from wallab.servers import (
+    buildsystem,
+    checkresult,
+    ownvariant,
+    patchfile,
+    source,
+    suite,
+    variantname,
+)
 from wallab.servers import checks as checking
 from wallab.servers.builder import Builder, Server
 from wallab.servers.patches import Patch, own_patches, patches_of
@@ -30,6 +38,7 @@ Examples:
   scripts/build-variant both --check --suite recovery --suite src/bin/pg_basebackup
   scripts/build-variant --patch v3-000*.patch --name foo
                                                  a variant of your own, the patches in order
+  scripts/build-variant --patch v3-000*.patch    named by its subject
   scripts/build-variant --patch x.diff --name x --on both --check
   scripts/build-variant --remove foo             with its servers
   scripts/build-variant --list
@@ -167,7 +176,10 @@ def patch_files(named: tuple[Path, ...], arguments: tuple[str, ...]) -> list[Pat
     metavar="FILE…",
     help="Make a variant of your own: git format-patch mails, mailboxes, or diffs, in order.",
 )
-@click.option("--name", help="What your variant is called; an earlier one of that name goes.")
+@click.option(
+    "--name",
+    help="What your variant is called; an earlier one of that name goes.  [default: its subject]",
+)
 @click.option("--on", help="The variant that your patches go on.  [default: stock]")
 @click.option("--remove", metavar="NAME", help="Remove a variant of your own and its servers.")
 @click.option("--check", "to_check", is_flag=True, help="Run the tree's own tests on them.")
@@ -211,9 +223,12 @@ def command(
     suites = tuple(dict.fromkeys(suites)) or known
     if patches or name or on:
         files = patch_files(patches, variant)
-        if not name or not patches:
-            raise LabError("a variant of your own takes --patch FILE… and --name NAME")
+        if not patches:
+            raise LabError("a variant of your own takes --patch FILE…")
         on = on or "stock"
+        if not name:
+            name = variantname.of([patch for file in files for patch in patchfile.read(file)])
+            say(f"its name is {name}, by its subject; --name gives it another")
         ownvariant.check_name(name, on, catalog.variant)
         ((source_name, _),) = by_source([on], source_name).items()
         maker = builder_of(source_name, build_system)

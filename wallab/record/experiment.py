@@ -84,5 +84,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compare_to: str | None = None
     """The variant that the others are compared with; None: each with what it is built on."""
     reference: str | None = None
+    usual: Only = {}
+    """Axis -> value or values that a preset's condition means where it does not name the axis."""
     notes: tuple[str, ...] = ()
     """Said under the table."""

@@ -44,6 +44,7 @@ def _check(experiment: Experiment) -> None:
     check_layout(experiment)
     _check_pacing(experiment)
     _check_drives(experiment)
+    _check_condition("usual", experiment.usual, experiment)
     for setting in experiment.settings:
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", setting):
             raise LabError(f"settings: “{setting}” is no name of a setting")
@@ -175,16 +176,20 @@ def _check_preset(preset: Preset, experiment: Experiment) -> None:
             f".control: expected a cell of the preset, a value each of {', '.join(experiment.axes)}"
         )
     for condition in preset.only:
-        for axis, values in condition.items():
-            allowed = experiment.axes.get(axis)
-            if allowed is None:
-                raise LabError(f".only: unknown axis “{axis}”")
-            for value in [values] if isinstance(values, str) else values:
-                if value not in allowed:
-                    raise LabError(
-                        f".only: “{value}” is not on the axis {axis}; "
-                        f"expected one of {', '.join(allowed)}"
-                    )
+        _check_condition(".only", condition, experiment)
+
+
+def _check_condition(key: str, condition: Only, experiment: Experiment) -> None:
+    for axis, values in condition.items():
+        allowed = experiment.axes.get(axis)
+        if allowed is None:
+            raise LabError(f"{key}: unknown axis “{axis}”")
+        for value in [values] if isinstance(values, str) else values:
+            if value not in allowed:
+                raise LabError(
+                    f"{key}: “{value}” is not on the axis {axis}; "
+                    f"expected one of {', '.join(allowed)}"
+                )
 
 
 def with_source(experiment: Experiment, source: str | None) -> Experiment:
@@ -220,14 +225,12 @@ def on_real_drives(
             changed,
             axes=experiment.axes | by_itself,
             relative_to=None if experiment.column == "write_cache" else experiment.relative_to,
+            usual=_without("write_cache", experiment.usual),
             preset={
                 name: msgspec.structs.replace(
                     preset,
                     control=preset.control and preset.control | {"write_cache": "as-is"},
-                    only=tuple(
-                        {axis: fits for axis, fits in axes.items() if axis != "write_cache"}
-                        for axes in preset.only
-                    ),
+                    only=tuple(_without("write_cache", axes) for axes in preset.only),
                 )
                 for name, preset in experiment.preset.items()
             },
@@ -261,6 +264,7 @@ def with_variants(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
         experiment,
         axes=experiment.axes | {"variant": names},
         relative_to=None if by_column else experiment.relative_to,
+        usual=_without("variant", experiment.usual),
         compare_to=experiment.compare_to if experiment.compare_to in names else None,
         preset={
             name: msgspec.structs.replace(preset, only=_without_variant(preset.only))
@@ -289,9 +293,14 @@ def default_control(measured: list[Cell]) -> Cell:
     return measured[0]
 
 
+def _without(name: str, condition: Only) -> Only:
+    """Return the condition on the other axes."""
+    return {axis: values for axis, values in condition.items() if axis != name}
+
+
 def _without_variant(only: tuple[Only, ...]) -> tuple[Only, ...]:
     """Return the conditions on the other axes, each once; none if one of them asks for all."""
-    rest = [{axis: v for axis, v in axes.items() if axis != "variant"} for axes in only]
+    rest = [_without("variant", axes) for axes in only]
     return (
         () if {} in rest else tuple(axes for at, axes in enumerate(rest) if axes not in rest[:at])
     )
@@ -330,14 +339,14 @@ def cells(experiment: Experiment, preset: Preset) -> list[Cell]:
     """Return the cells that the preset measures, in the order of the axes."""
     points = itertools.product(*experiment.axes.values())
     every = [dict(zip(experiment.axes, point, strict=True)) for point in points]
-    return [cell for cell in every if _stays(cell, preset)]
+    return [cell for cell in every if _stays(cell, preset, experiment.usual)]
 
 
-def _stays(cell: Cell, preset: Preset) -> bool:
+def _stays(cell: Cell, preset: Preset, usual: Only) -> bool:
     def fits(condition: Only) -> bool:
         return all(
             cell[axis] == values if isinstance(values, str) else cell[axis] in values
-            for axis, values in condition.items()
+            for axis, values in (usual | condition).items()
         )
 
     return not preset.only or any(fits(condition) for condition in preset.only)

@@ -46,6 +46,7 @@ WORKLOADS = {
     "tpcb-like": WorkloadKind(paced=True),
     "simple-update": WorkloadKind(paced=True),
     "select-only": WorkloadKind(writes=False, paced=True),
+    "bulk-insert": WorkloadKind(),
     "scan": WorkloadKind(writes=False, amount=_scan),
     "tpcc": WorkloadKind(amount=_tpcc),
     "bonnie": WorkloadKind(writes=False, amount=lambda preset: f"bonnie++ of {preset.files_mb} MB"),

@@ -22,7 +22,10 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The change in words, such as “-31% WAL writes/tx (0.69, not 1.00)”."""
-        share = f"{self.new / self.old - 1:+.0%} " if self.old else ""
+        share = ""
+        if self.old:
+            ratio = self.new / self.old
+            share = f"{ratio - 1:+.0%} " if ratio < 2 else f"{ratio:.1f} × "
         return f"{share}{self.name} ({self.new:.2f}, not {self.old:.2f})"
 
 

@@ -11,7 +11,7 @@ BY = "by"
 
 def title(within: Within) -> str:
     """Return the heading of all of it."""
-    return f"{VALUES[within.value].title} of a variant by that of the one that it is built on"
+    return f"{VALUES[within.value].title} of each variant by that of its base"
 
 
 def heads(within: Within) -> list[str]:
