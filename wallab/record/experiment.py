@@ -20,6 +20,8 @@ class DriveSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a simulated drive."""
     size_mb: Annotated[int, msgspec.Meta(ge=512)] | None = None
     """Of a simulated drive."""
+    elevator: str | None = None
+    """The host's in front of a simulated drive; None: that of its profile."""
     kind: Literal["simulated", "device", "directory"] = "simulated"
     directory: str = ""
     """On a real drive: the work happens in a folder of its own below."""
