@@ -195,6 +195,22 @@ def test_read_ahead_is_put_back() -> None:
         owned.close()
 
 
+@pytest.mark.stack
+@pytest.mark.usefixtures("servers")
+def test_an_elevator_is_the_drives() -> None:
+    owned = Ledger.open("test-elevator")
+    try:
+        drive = SimulatedDrive(
+            "data", "ata-2005", 512 << 20, "xfs", owned, elevator="anticipatory"
+        )  # fmt: skip
+        try:
+            assert drive.control.ask("state")["parameters"]["scheduler"] == "anticipatory"
+        finally:
+            drive.close()
+    finally:
+        owned.close()
+
+
 KILLED = """
 import os, signal
 from wallab.machine.ledger import Ledger

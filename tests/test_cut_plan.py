@@ -150,6 +150,16 @@ def test_drives_whose_power_cannot_be_cut(wal: str, tmp_path: Path) -> None:
         planned(CampaignRequest(matrix=file))
 
 
+def test_drives_with_elevators_of_their_own(tmp_path: Path) -> None:
+    text = paths.MATRIX.read_text()
+    file = tmp_path / "matrix.toml"
+    file.write_text(text.replace("size_mb = 2048", 'size_mb = 2048\nelevator = "fifo"', 1))
+    with pytest.raises(
+        LabError, match=r"drive\.wal\.elevator: a power cut takes that of the profile"
+    ):
+        planned(CampaignRequest(matrix=file))
+
+
 @pytest.mark.parametrize(
     "asked",
     [

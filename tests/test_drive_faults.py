@@ -61,10 +61,74 @@ FAULTS = {
         "false && r->sector",
     ),
     "requests of the same sectors overtake each other": (
-        "scheduler",
+        "conflict",
         "older->sector < request->sector + request->count &&",
         "false &&",
     ),
+    "the elevator goes back however far": ("anticipatory", "head - r->sector <= BACK_MAX", "true"),
+    "the elevator goes back as readily as on": (
+        "anticipatory",
+        "2 * (head - (*below)->sector) <",
+        "(head - (*below)->sector) <",
+    ),
+    "writes wait for as long as there are reads": (
+        "anticipatory",
+        "now - a->begun < a->batch_ns[REQUEST_READ]",
+        "true",
+    ),
+    "the time of reads is used up before any write waits": (
+        "anticipatory",
+        "    if (a->batch == REQUEST_READ)\n        a->begun = now;",
+        "    if (a->batch == REQUEST_READ)\n        ;",
+    ),
+    "a batch of writes is as long as the one before": (
+        "anticipatory",
+        "    if (took > wanted)",
+        "    if (false)",
+    ),
+    "slow writes make no shorter batches": (
+        "anticipatory",
+        "bool late = now - a->begun >= a->batch_ns[REQUEST_WRITE];",
+        "bool late = false;",
+    ),
+    "no deadline breaks a sweep": (
+        "anticipatory",
+        "return now - first->arrival >= expire;",
+        "return false;",
+    ),
+    "all readers are expected back": (
+        "streams",
+        "each->continued && each->think_ns <= within",
+        "true",
+    ),
+    "no reader is expected back": (
+        "streams",
+        "each->continued && each->think_ns <= within",
+        "false",
+    ),
+    "readers that think for long are expected back": (
+        "streams",
+        "each->continued && each->think_ns <= within",
+        "each->continued",
+    ),
+    "all reads are one reader's": ("streams", "distance(each->next, read->sector) <= NEAR", "true"),
+    "only the expected read will do": ("anticipatory", "head + CLOSE_AHEAD", "head"),
+    "what is expected is waited for behind a flush": (
+        "dispatch",
+        "m->scheduler.patient = flush == NULL;",
+        "m->scheduler.patient = true;",
+    ),
+    "reads go together though one is to be followed": (
+        "anticipatory",
+        "if (a->idle_ns > 0 && a->in_drive > 0)",
+        "if (false)",
+    ),
+    "a batch begins before the other has ended": (
+        "anticipatory",
+        "if (write == NULL || a->in_drive > 0)",
+        "if (write == NULL)",
+    ),
+    "nobody looks when the wait is over": ("events", "m->scheduler.due < next", "false"),
     "the shortest seek is taken, wherever the platter is": (
         "heads",
         "if (motion.seek_ns + motion.rotate_ns < best_ns) {",
@@ -144,7 +208,7 @@ FAULTS = {
     "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
 }
 
-TESTS = ("cache", "moves", "timing", "random", "parts")
+TESTS = ("anticipatory", "cache", "moves", "timing", "random", "parts")
 FLAGS = ["-std=gnu11", "-O1", "-D_GNU_SOURCE"]
 
 
@@ -166,9 +230,10 @@ def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
     return program
 
 
-MODEL = ("cache", "commands", "counters", "destage", "dispatch", "errors", "events", "geometry",
-         "heads", "histogram", "image", "mechanism", "model", "moves", "params", "power",
-         "readahead", "scheduler", "sectordata", "sectors", "seek")  # fmt: skip
+MODEL = ("anticipatory", "cache", "commands", "conflict", "counters", "destage", "dispatch",
+         "errors", "events", "geometry", "heads", "histogram", "image", "mechanism", "model",
+         "moves", "params", "power", "readahead", "scheduler", "sectordata", "sectors", "seek",
+         "streams")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

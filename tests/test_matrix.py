@@ -60,6 +60,16 @@ def test_the_thread_stands_in_it() -> None:
         ('column = "sync"', 'column = "sink"', "rows: expected every axis"),
         ('workload = "tpcb-like"', 'workload = "x"', "workload: unknown"),
         ('filesystem = "xfs"', 'filesystem = "ntfs"', "drive.wal.filesystem: expected xfs"),
+        (
+            'profile = "ata-2005"',
+            'profile = "ata-2005"\nelevator = "as"',
+            "drive.wal.elevator: expected clook or fifo or anticipatory",
+        ),
+        (
+            'profile = "ata-2005"\nsize_mb = 2048\nfilesystem = "xfs"',
+            'kind = "directory"\ndirectory = "/srv"\nelevator = "fifo"',
+            "drive.wal.elevator: is for simulated drives",
+        ),
         ('reference = "thread"', 'reference = "none"', "reference: there is no"),
         ("size_mb = 2048", "size_mb = 1", r"experiment\.thread\.drive\.wal\.size_mb: expected"),
         ('commit_delay = "500"', '"commit delay" = "500"', "settings: “commit delay”"),

@@ -312,6 +312,18 @@ def test_real_drives_are_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert manifest.drive_program == ""
 
 
+@pytest.mark.usefixtures("built")
+def test_an_elevator_is_noted_among_its_drives_parameters(tmp_path: Path) -> None:
+    text = paths.MATRIX.read_text().replace(
+        'profile = "ata-2005"', 'profile = "ata-2005"\nelevator = "anticipatory"', 1
+    )
+    (tmp_path / "matrix.toml").write_text(text)
+    manifest = prepare(planned(RunRequest(matrix=tmp_path / "matrix.toml"))).manifest
+    assert manifest.experiment.drive["wal"].elevator == "anticipatory"
+    assert manifest.drives["wal"]["scheduler"] == "anticipatory"
+    assert manifest.drives["data"]["scheduler"] == "clook"
+
+
 def test_rights_are_looked_at_before_anything_is_built(
     built: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,7 @@ def test_folders_of_a_template(drive: Path, cluster: Cluster, outside: Path, nam
         mock.patch.object(Cluster, "create", side_effect=ServerFailed("enough")),
         pytest.raises(ServerFailed, match="enough"),
     ):
-        templates.make(stage, "tpcb-like", {})
+        templates.make(stage, "tpcb-like", {}, ())
 
 
 def test_folder_for_files(drive: Path, cluster: Cluster, outside: Path) -> None:

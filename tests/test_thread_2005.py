@@ -22,6 +22,7 @@ rows = ["variant"]
 column = "sync"
 values = ["tps", "data_reads", "data_busy", "memory_limit_mb"]
 memory_mb = 1024
+initdb = ["--no-data-checksums"]
 [experiment.small.axes]
 variant = ["both"]
 sync = ["open_datasync"]
@@ -109,5 +110,6 @@ def test_memory_is_limited_and_the_data_drive_is_read(tmp_path: Path) -> None:
     assert measured.values["memory_limit_mb"] == MEMORY_MB
     # 180 MB of data do not fit, although they have been read before.
     (template,) = ran.plan.templates.values()
+    assert template["data_checksums"] == "off"
     assert template["bytes"] > 1.5 * (MEMORY_MB << 20)
     assert measured.drive["data"].counters["reads"] > 0

@@ -44,6 +44,7 @@ void command_end(struct model *m, struct command *command, unsigned flags)
         m->counters.flush_ns += (uint64_t)(m->now - record->start);
         m->flushes--;
     }
+    scheduler_completed(&m->scheduler, &command->list, m->now);
     while ((r = command->list.first) != NULL) {
         request_list_remove(&command->list, &command->list.first);
         r->start = record->start;

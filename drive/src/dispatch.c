@@ -10,7 +10,7 @@ void dispatch_admit(struct model *m)
         struct request *r = m->incoming.first;
 
         request_list_remove(&m->incoming, &m->incoming.first);
-        request_list_append(&m->waiting, r);
+        scheduler_admit(&m->scheduler, &m->waiting, r, m->now);
     }
 }
 
@@ -39,6 +39,7 @@ static bool take_command(struct model *m, struct request_list *list)
     struct request *flush = m->incoming.first;
     bool barrier = !m->params.queued_flush;
 
+    m->scheduler.due = SCHEDULER_NEVER;
     if (m->active == m->params.queue_depth || (barrier && m->flushes > 0))
         return false;
     /* What is incoming begins with a flush, see dispatch_admit(). */
@@ -48,9 +49,9 @@ static bool take_command(struct model *m, struct request_list *list)
         request_list_append(list, flush);
         return true;
     }
+    m->scheduler.patient = flush == NULL;
     return m->waiting.first != NULL &&
-           scheduler_take(m->scheduler, &m->waiting, m->head, m->params.merge_bytes / SECTOR_BYTES,
-                          &conflict, list);
+           scheduler_take(&m->scheduler, &m->waiting, m->now, &conflict, list);
 }
 
 bool dispatch_next(struct model *m)
@@ -79,8 +80,6 @@ bool dispatch_next(struct model *m)
         command->count += each->count;
     if (r->kind == REQUEST_FLUSH)
         m->flushes++;
-    else
-        m->head = command->sector + command->count;
     /* A command longer than the whole cache cannot go through it. */
     command->through = r->kind == REQUEST_WRITE && (m->write_cache == CACHE_OFF ||
                                                     (r->fua && m->write_cache != CACHE_BATTERY) ||

@@ -74,6 +74,8 @@ static int64_t next_internal(const struct model *m)
         next = m->constant.first->done;
     if (m->fresh)
         next = m->now;
+    if (m->scheduler.due < next)
+        next = m->scheduler.due;
     if (m->cut_due < next)
         next = m->cut_due;
     return next;

@@ -26,7 +26,7 @@ void model_set_params(struct model *m, const struct params *p)
 {
     m->params = *p;
     m->stripes = (struct stripes){.units = p->units, .sectors = p->stripe_bytes / SECTOR_BYTES};
-    m->scheduler = scheduler_named((enum scheduler_kind)p->scheduler);
+    scheduler_reset(&m->scheduler, p);
     for (int64_t i = 0; i < p->units; i++) {
         struct unit *u = &m->unit[i];
 

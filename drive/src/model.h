@@ -119,7 +119,7 @@ struct model {
     struct stripes stripes;
     struct unit unit[UNITS_MAX];
     struct cache cache;
-    const struct scheduler *scheduler;
+    struct scheduler scheduler; /* the host's elevator */
     struct counters counters;
     int64_t sectors; /* of the disk the host sees */
     int64_t now;
@@ -143,7 +143,6 @@ struct model {
     struct request_list completed;
     int64_t in_flight; /* submitted and not completed */
     bool fresh;        /* something arrived that nobody has looked at */
-    int64_t head;      /* the elevator's: sector behind the last command */
     struct command command[COMMANDS_MAX];
     int64_t active;   /* commands in the drive */
     int64_t flushes;  /* among them */

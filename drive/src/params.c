@@ -74,10 +74,20 @@ static const struct parameter table[] = {
      "fixed cost of FLUSH after everything is on the media"},
     {"interface_bytes_per_s", "bytes/s", VALUE_INTEGER, AT(interface_bytes_per_s), 1000000,
      INT64_C(100000000000), "100000000", "rate between host and cache"},
-    {"scheduler", "clook|fifo", VALUE_SCHEDULER, AT(scheduler), 0, 0, "clook",
+    {"scheduler", "clook|fifo|anticipatory", VALUE_SCHEDULER, AT(scheduler), 0, 0, "clook",
      "order of the host's elevator in front of the drive"},
     {"merge_bytes", "bytes", VALUE_INTEGER, AT(merge_bytes), 4096, 16 << 20, "524288",
      "longest command made of contiguous waiting requests, and longest destaging write"},
+    {"read_expire_ns", "ns", VALUE_INTEGER, AT(read_expire_ns), 0, MS(10000), "125000000",
+     "anticipatory: a read that has waited longer goes first; looked at as often"},
+    {"write_expire_ns", "ns", VALUE_INTEGER, AT(write_expire_ns), 0, MS(10000), "250000000",
+     "anticipatory: likewise of writes"},
+    {"read_batch_expire_ns", "ns", VALUE_INTEGER, AT(read_batch_expire_ns), 0, MS(10000),
+     "500000000", "anticipatory: how long writes wait while there are reads"},
+    {"write_batch_expire_ns", "ns", VALUE_INTEGER, AT(write_batch_expire_ns), 0, MS(10000),
+     "125000000", "anticipatory: how long reads wait while there are writes"},
+    {"antic_expire_ns", "ns", VALUE_INTEGER, AT(antic_expire_ns), 0, MS(1000), "6000000",
+     "anticipatory: how long the drive is kept idle for the next read of a sequence; 0: never"},
     {"cache_bytes", "bytes", VALUE_INTEGER, AT(cache_bytes), 0, INT64_C(16) << 30, "8388608",
      "write cache; 0: none, whatever the switch says"},
     {"destage_idle_ns", "ns", VALUE_INTEGER, AT(destage_idle_ns), 0, MS(10000), "8333333",
@@ -92,7 +102,7 @@ static const struct parameter table[] = {
 
 #define PARAMETERS (sizeof table / sizeof table[0])
 
-static const char *const scheduler_names[] = {"clook", "fifo"};
+static const char *const scheduler_names[] = {"clook", "fifo", "anticipatory"};
 
 static bool parse_integer(const char *text, int64_t *value)
 {
@@ -147,7 +157,7 @@ static bool set_value(struct params *p, const struct parameter *k, const char *t
                 *integer = (int64_t)i;
                 return true;
             }
-        snprintf(error, size, "%s: \"%s\" is none of clook, fifo", k->key, text);
+        snprintf(error, size, "%s: \"%s\" is none of clook, fifo, anticipatory", k->key, text);
         return false;
     case VALUE_INTEGER:
         if (!parse_integer(text, &value) || value < k->minimum || value > k->maximum)

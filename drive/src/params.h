@@ -14,7 +14,7 @@
 #define COMMANDS_MAX 64
 #define NS_PER_SECOND INT64_C(1000000000)
 
-enum scheduler_kind { SCHEDULER_CLOOK, SCHEDULER_FIFO };
+enum scheduler_kind { SCHEDULER_CLOOK, SCHEDULER_FIFO, SCHEDULER_ANTICIPATORY };
 
 struct params {
     char name[64];
@@ -58,6 +58,11 @@ struct params {
     /* the host's elevator in front of the drive */
     int64_t scheduler;
     int64_t merge_bytes;
+    int64_t read_expire_ns;
+    int64_t write_expire_ns;
+    int64_t read_batch_expire_ns;
+    int64_t write_batch_expire_ns;
+    int64_t antic_expire_ns;
 
     /* cache */
     int64_t cache_bytes;

@@ -174,7 +174,8 @@ void model_power_on(struct model *m)
     if (m->power)
         return;
     m->power = true;
-    m->head = 0;
+    scheduler_reset(&m->scheduler, &m->params);
+    m->scheduler.head = 0;
     for (int64_t i = 0; i < m->stripes.units; i++) {
         m->unit[i].heads_sector = 0;
         m->unit[i].heads_rest = m->now;

@@ -2,27 +2,9 @@
 
 #include <stddef.h>
 
-/*
- * A request must not overtake an older one that touches the same sectors, unless
- * both only read: the newest write has to win, and a read sees what was written
- * before it.
- */
-static bool must_wait(const struct request_list *waiting, const struct request *request,
-                      const struct conflict *conflict)
+static struct request **pick_fifo(struct request_list *waiting, const struct conflict *conflict)
 {
-    for (const struct request *older = waiting->first; older != request; older = older->next)
-        if ((older->kind == REQUEST_WRITE || request->kind == REQUEST_WRITE) &&
-            older->sector < request->sector + request->count &&
-            request->sector < older->sector + older->count)
-            return true;
-    return conflict->meets(conflict->context, request);
-}
-
-static struct request **pick_fifo(struct request_list *waiting, int64_t head,
-                                  const struct conflict *conflict)
-{
-    (void)head;
-    return must_wait(waiting, waiting->first, conflict) ? NULL : &waiting->first;
+    return conflict_must_wait(conflict, waiting, waiting->first) ? NULL : &waiting->first;
 }
 
 /* Upwards from the head; from the lowest again when nothing is left above. */
@@ -33,7 +15,7 @@ static struct request **pick_clook(struct request_list *waiting, int64_t head,
     struct request **lowest = NULL;
 
     for (struct request **link = &waiting->first; *link != NULL; link = &(*link)->next) {
-        if (must_wait(waiting, *link, conflict))
+        if (conflict_must_wait(conflict, waiting, *link))
             continue;
         if ((*link)->sector >= head && (above == NULL || (*link)->sector < (*above)->sector))
             above = link;
@@ -43,14 +25,36 @@ static struct request **pick_clook(struct request_list *waiting, int64_t head,
     return above != NULL ? above : lowest;
 }
 
-static const struct scheduler schedulers[] = {
-    [SCHEDULER_CLOOK] = {"clook", pick_clook},
-    [SCHEDULER_FIFO] = {"fifo", pick_fifo},
-};
-
-const struct scheduler *scheduler_named(enum scheduler_kind kind)
+static struct request **pick(struct scheduler *s, struct request_list *waiting, int64_t now,
+                             const struct conflict *conflict)
 {
-    return &schedulers[kind];
+    s->due = SCHEDULER_NEVER;
+    switch (s->kind) {
+    case SCHEDULER_CLOOK:
+        return pick_clook(waiting, s->head, conflict);
+    case SCHEDULER_FIFO:
+        return pick_fifo(waiting, conflict);
+    case SCHEDULER_ANTICIPATORY:
+        return anticipatory_pick(&s->anticipatory, waiting, s->head, now, s->patient, conflict,
+                                 &s->due);
+    }
+    return NULL;
+}
+
+void scheduler_reset(struct scheduler *s, const struct params *p)
+{
+    s->kind = (enum scheduler_kind)p->scheduler;
+    s->limit = p->merge_bytes / SECTOR_BYTES;
+    s->due = SCHEDULER_NEVER;
+    anticipatory_reset(&s->anticipatory, p);
+}
+
+void scheduler_admit(struct scheduler *s, struct request_list *waiting, struct request *request,
+                     int64_t now)
+{
+    if (s->kind == SCHEDULER_ANTICIPATORY)
+        anticipatory_arrived(&s->anticipatory, waiting, request, now);
+    request_list_append(waiting, request);
 }
 
 static void prepend(struct request_list *list, struct request *request)
@@ -61,10 +65,10 @@ static void prepend(struct request_list *list, struct request *request)
     list->first = request;
 }
 
-bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int64_t head,
-                    int64_t limit, const struct conflict *conflict, struct request_list *command)
+bool scheduler_take(struct scheduler *s, struct request_list *waiting, int64_t now,
+                    const struct conflict *conflict, struct request_list *command)
 {
-    struct request **link = s->pick(waiting, head, conflict);
+    struct request **link = pick(s, waiting, now, conflict);
     struct request *request;
     int64_t first;
     int64_t end;
@@ -85,7 +89,7 @@ bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int
         bool before = other->sector + other->count == first;
 
         if (other->kind != request->kind || other->fua != request->fua || !(behind || before) ||
-            end - first + other->count > limit || must_wait(waiting, other, conflict)) {
+            end - first + other->count > s->limit || conflict_must_wait(conflict, waiting, other)) {
             link = &other->next;
             continue;
         }
@@ -99,5 +103,14 @@ bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int
         }
         link = &waiting->first; /* the longer command may now touch an earlier one */
     }
+    s->head = end;
+    if (s->kind == SCHEDULER_ANTICIPATORY)
+        anticipatory_taken(&s->anticipatory);
     return true;
+}
+
+void scheduler_completed(struct scheduler *s, const struct request_list *command, int64_t now)
+{
+    if (s->kind == SCHEDULER_ANTICIPATORY)
+        anticipatory_completed(&s->anticipatory, command, now);
 }

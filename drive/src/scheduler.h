@@ -2,30 +2,36 @@
 #ifndef SCHEDULER_H
 #define SCHEDULER_H
 
+#include "anticipatory.h"
+#include "conflict.h"
 #include "params.h"
-#include "request.h"
 
-/* Whether the drive is at work on the same sectors, so that the request has to wait. */
-struct conflict {
-    bool (*meets)(const void *context, const struct request *request);
-    const void *context;
-};
+#define SCHEDULER_NEVER INT64_MAX
 
 struct scheduler {
-    const char *name;
-    /* Best of the requests in waiting, or NULL; head is the sector behind the last command. */
-    struct request **(*pick)(struct request_list *waiting, int64_t head,
-                             const struct conflict *conflict);
+    enum scheduler_kind kind;
+    struct anticipatory anticipatory;
+    int64_t limit; /* sectors of a command */
+    int64_t head;  /* the sector behind the last one */
+    int64_t due;   /* when to ask again, whatever happens before */
+    bool patient;  /* what arrives may still come before what waits: no flush is between them */
 };
 
-const struct scheduler *scheduler_named(enum scheduler_kind kind);
+/* As these parameters say, with nothing waiting; the head is the caller's. */
+void scheduler_reset(struct scheduler *s, const struct params *p);
+
+/* A request joins those that wait. */
+void scheduler_admit(struct scheduler *s, struct request_list *waiting, struct request *request,
+                     int64_t now);
 
 /*
  * Take the next command out of waiting, in order of sectors: the scheduler's
- * choice and whatever continues it on the disk, up to limit sectors. False if
- * every one of them has to wait.
+ * choice and whatever continues it on the disk. False if there is none for now.
  */
-bool scheduler_take(const struct scheduler *s, struct request_list *waiting, int64_t head,
-                    int64_t limit, const struct conflict *conflict, struct request_list *command);
+bool scheduler_take(struct scheduler *s, struct request_list *waiting, int64_t now,
+                    const struct conflict *conflict, struct request_list *command);
+
+/* The requests of a command are completed. */
+void scheduler_completed(struct scheduler *s, const struct request_list *command, int64_t now);
 
 #endif

@@ -124,6 +124,8 @@ static void test_params(void)
     CHECK(accepts("rpm=5400"), "refused");
     CHECK(accepts("zone_sectors_per_track=900,800,700"), "refused");
     CHECK(accepts("scheduler=fifo"), "refused");
+    CHECK(accepts("scheduler=anticipatory"), "refused");
+    CHECK(accepts("antic_expire_ns=0"), "refused");
     CHECK(accepts("cache_bytes=0"), "refused");
     CHECK(accepts("name=my drive"), "refused");
     CHECK(!accepts("rpm"), "accepted");

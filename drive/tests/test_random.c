@@ -303,6 +303,21 @@ int main(int argc, char **argv)
                                        "read_segment_bytes=8192", NULL};
     static const char *const fifo[] = {"cylinders=400", "zone_sectors_per_track=61,37,23",
                                        "scheduler=fifo", NULL};
+    static const char *const anticipatory[] = {"cylinders=400",
+                                               "zone_sectors_per_track=61,37,23",
+                                               "scheduler=anticipatory",
+                                               "read_expire_ns=40000000",
+                                               "write_expire_ns=60000000",
+                                               "read_batch_expire_ns=90000000",
+                                               "write_batch_expire_ns=30000000",
+                                               "cache_bytes=131072",
+                                               "merge_bytes=32768",
+                                               NULL};
+    static const char *const anticipatory_queued[] = {
+        "cylinders=400",          "zone_sectors_per_track=61,37,23",
+        "scheduler=anticipatory", "cache_bytes=131072",
+        "merge_bytes=32768",      "queue_depth=8",
+        "queued_flush=1",         NULL};
     static const char *const queued[] = {"cylinders=400",
                                          "zone_sectors_per_track=61,37,23",
                                          "cache_bytes=131072",
@@ -341,6 +356,8 @@ int main(int argc, char **argv)
         run(seed * 2654435761u + 2, queued);
         run(seed * 2654435761u + 3, striped);
         run(seed * 2654435761u + 4, flash);
+        run(seed * 2654435761u + 5, anticipatory);
+        run(seed * 2654435761u + 6, anticipatory_queued);
         if (seed % 4 == 0)
             run(seed, constant);
     }

@@ -95,5 +95,5 @@ def drive_parameters(experiment: Experiment) -> dict[str, dict[str, str]]:
             continue
         for chosen in experiment.axes.get("profile", (drive.profile,)):
             title = f"{name} ({chosen})" if "profile" in experiment.axes else name
-            parameters[title] = {"profile": chosen} | profile(chosen)
+            parameters[title] = {"profile": chosen} | profile(chosen, drive.elevator)
     return parameters

@@ -289,7 +289,12 @@ class RealBed:
         self._undo.callback(stage.cluster.stop, signal.SIGQUIT)
         # What an axis sets belongs to its samples, and not to what all of them start from.
         settings = {"max_connections": str(asked.clients + 20)} | self._experiment.settings
-        return templates.make(stage, self._experiment.workload, settings | {"fsync": "off"})
+        return templates.make(
+            stage,
+            self._experiment.workload,
+            settings | {"fsync": "off"},
+            self._experiment.initdb,
+        )
 
     def sample(
         self, cell: Cell, round_number: int, position: int, *, control: bool = False

@@ -22,15 +22,17 @@ def folder_name(conditions: Conditions) -> str:
     return plain("-".join(filter(None, (conditions.source, str(conditions.scale)))))
 
 
-def make(stage: Stage, workload: str, settings: dict[str, str]) -> dict[str, Any]:
+def make(
+    stage: Stage, workload: str, settings: dict[str, str], initdb: tuple[str, ...]
+) -> dict[str, Any]:
     """Make the stage's cluster with the workload's data, and stop it; return what it is.
 
-    LabError if the data cannot be loaded.
+    `initdb` are further options of initdb. LabError if it fails, or the data cannot be loaded.
     """
     begun = time.monotonic()
     cluster, server = stage.cluster, stage.server
     process.make_folders(cluster.data.parent, cluster.wal.parent, stage.archive)
-    cluster.create(server)
+    cluster.create(server, *initdb)
     cluster.start(server, settings | {"max_wal_size": "4GB"})
     try:
         workloads.find(workload).load(server, cluster, stage.conditions.scale)

@@ -80,5 +80,6 @@ class DriveMaker:
             wanted.size_mb << 20,
             asked.filesystem,
             ledger,
+            elevator=wanted.elevator,
             mkfs=wanted.mkfs.get(asked.filesystem, ()),
         )

@@ -63,13 +63,14 @@ class SimulatedDrive(Drive):
         filesystem: str,
         ledger: Ledger,
         *,
+        elevator: str | None = None,
         mkfs: tuple[str, ...] = (),
         mount_point: Path | None = None,
         die_with_lab: bool = True,
     ) -> None:
         """Start the drive, empty, with timing off and the write cache off. Size in bytes.
 
-        `mkfs` are further arguments of the file system's mkfs.
+        `elevator` is the host's, if not the profile's. `mkfs` are further arguments of mkfs.
         """
         if filesystem not in FILE_SYSTEMS:
             raise LabError(f"no file system “{filesystem}”; there are {', '.join(FILE_SYSTEMS)}")
@@ -86,7 +87,7 @@ class SimulatedDrive(Drive):
         try:
             fuse.mkdir(parents=True)
             self.mount_point.mkdir(exist_ok=True)
-            self.server = self._serve(fuse, profile(profile_name), die_with_lab)
+            self.server = self._serve(fuse, profile(profile_name, elevator), die_with_lab)
             self.control = DriveControl(self.socket)
             self._undo.callback(self.control.close)
             self.loop = LoopDevice(fuse / "disk")

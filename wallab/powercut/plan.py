@@ -177,6 +177,9 @@ def _profiles(experiment: Experiment) -> dict[str, str]:
         raise LabError(
             "a power cut takes an experiment with simulated drives, drive.wal and drive.data"
         )
+    for name, drive in experiment.drive.items():
+        if drive.elevator:
+            raise LabError(f"drive.{name}.elevator: a power cut takes that of the profile")
     return {name: drive.profile for name, drive in experiment.drive.items()}
 
 

@@ -7,6 +7,9 @@ from wallab.files.strict import read_text, read_toml
 PROTECTED = ("raid-bbwc", "raid-bbwc-128mb", "nvme-plp")
 """Profiles of drives whose write cache survives a power failure."""
 
+ELEVATORS = ("clook", "fifo", "anticipatory")
+"""The orders in which the host gives requests to a drive: its parameter scheduler."""
+
 _PROFILES = paths.DRIVE / "profiles"
 _Parameters = dict[str, int | str | list[int]]
 
@@ -21,13 +24,17 @@ def profiles() -> dict[str, str]:
     return abouts
 
 
-def profile(name: str) -> dict[str, str]:
-    """Read the drive profile of that name: parameters of the drive as it takes them."""
+def profile(name: str, elevator: str | None = None) -> dict[str, str]:
+    """Read the drive profile of that name: parameters of the drive as it takes them.
+
+    Behind another elevator, if one is named.
+    """
     file = _PROFILES / f"{name}.toml"
     known = profiles()
     if name not in known:
         raise LabError(f"no drive profile “{name}”; there are {', '.join(known)}")
-    return {key: _parameter(value) for key, value in read_toml(file, _Parameters).items()}
+    parameters = {key: _parameter(value) for key, value in read_toml(file, _Parameters).items()}
+    return parameters | {"scheduler": elevator} if elevator else parameters
 
 
 def _parameter(value: int | str | list[int]) -> str:

@@ -20,6 +20,8 @@ class DriveSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a simulated drive."""
     size_mb: Annotated[int, msgspec.Meta(ge=512)] | None = None
     """Of a simulated drive."""
+    elevator: str | None = None
+    """The host's in front of a simulated drive; None: that of its profile."""
     kind: Literal["simulated", "device", "directory"] = "simulated"
     directory: str = ""
     """On a real drive: the work happens in a folder of its own below."""
@@ -74,6 +76,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it is measured on, unless --machine says something else."""
     mips: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
     """Million instructions a second, of a virtual machine."""
+    initdb: tuple[str, ...] = ()
+    """Further options of the initdb that makes the templates."""
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] | None = None
     """What the server and all that it starts may use, page cache included; None: no limit."""
     values: tuple[str, ...] = ("tps",)

@@ -12,7 +12,7 @@ from wallab.errors import LabError
 from wallab.files.strict import read_toml
 from wallab.record import axes, workloads
 from wallab.record.conditions import Choice, Conditions, settled
-from wallab.record.driveprofile import profile
+from wallab.record.driveprofile import ELEVATORS, profile
 from wallab.record.experiment import Cell, DriveSpec, Experiment, Only, Preset
 from wallab.record.filesystem import FILE_SYSTEMS
 from wallab.record.gauges import GAUGES
@@ -112,6 +112,8 @@ def _check_simulated(name: str, drive: DriveSpec) -> None:
         profile(drive.profile)
     except LabError as error:
         raise LabError(f"drive.{name}.profile: {error}") from None
+    if drive.elevator not in (None, *ELEVATORS):
+        raise LabError(f"drive.{name}.elevator: expected {' or '.join(ELEVATORS)}")
     if drive.size_mb is None:
         raise LabError(f"drive.{name}.size_mb: expected the size of the simulated drive")
     if drive.directory:
@@ -121,7 +123,7 @@ def _check_simulated(name: str, drive: DriveSpec) -> None:
 
 
 def _check_real(name: str, drive: DriveSpec, experiment: Experiment) -> None:
-    for key in ("profile", "size_mb", "mkfs"):
+    for key in ("profile", "size_mb", "elevator", "mkfs"):
         if getattr(drive, key):
             raise LabError(f"drive.{name}.{key}: is for simulated drives")
     for axis in ("profile", "file_system", "barriers", "read_ahead"):

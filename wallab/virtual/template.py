@@ -90,6 +90,7 @@ def order_of(experiment: Experiment, preset: Preset, conditions: Conditions, ser
         axes={axis: (value,) for axis, value in cell.items()},
         drive=drives,
         settings=experiment.settings,
+        initdb=experiment.initdb,
         preset={},
     )
     how_much = msgspec.structs.replace(
