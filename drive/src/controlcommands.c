@@ -54,16 +54,32 @@ static bool number_of(const char *word, const char *key, int64_t minimum, int64_
     return errno == 0 && *end == '\0' && *value >= minimum && *value <= maximum;
 }
 
-/* "key=0.5" with a share -> value. */
+/*
+ * "key=0.5" with a share -> value. Each digit takes as many instructions, whatever it is: where
+ * time is counted by these, words of one length take one time. (So do those of number_of that
+ * begin with 0.)
+ */
 static bool share_of(const char *word, const char *key, double *value)
 {
     size_t length = strlen(key);
-    char *end;
+    int64_t digits = 0;
+    int64_t scale = 0; /* 0: before the point */
+    const char *c = word + length + 1;
 
-    if (strncmp(word, key, length) != 0 || word[length] != '=' || word[length + 1] == '\0')
+    if (strncmp(word, key, length) != 0 || word[length] != '=' || *c < '0' || *c > '9')
         return false;
-    *value = strtod(word + length + 1, &end);
-    return *end == '\0' && *value >= 0 && *value <= 1;
+    for (; *c != '\0' && scale < INT64_C(1000000000000); c++) {
+        if (*c == '.' && scale == 0) {
+            scale = 1;
+            continue;
+        }
+        if (*c < '0' || *c > '9' || digits > scale * 10 + 10)
+            return false;
+        digits = digits * 10 + (*c - '0');
+        scale *= 10;
+    }
+    *value = (double)digits / (double)(scale > 0 ? scale : 1);
+    return *c == '\0' && *value <= 1;
 }
 
 static const char *run_power(struct drive *d, char *argument)

@@ -236,9 +236,12 @@ def power_cut(directory: Path, patience: float, as_json: bool, **plan: float | N
 
     Everything fails from then on, until `power-on`.
     """
-    words = " ".join(
-        f"{key.replace('_', '-')}={value}" for key, value in plan.items() if value is not None
-    )
+    told: dict[str, float | str] = {
+        key.replace("_", "-"): value for key, value in plan.items() if value is not None
+    }
+    if "keep" in told:
+        told["keep"] = f"{told['keep']:.9f}"  # never as 1e-05
+    words = " ".join(f"{key}={value}" for key, value in told.items())
     cut = handdrive.power_off(handdrive.find(directory), words, patience)
     if as_json:
         print(jsonfile.pretty(cut))
