@@ -21,7 +21,9 @@ def meson_test(build: Path, *names: str) -> None:
         pytest.skip("; ".join(test.reason for test in skips))
 
 
-@pytest.mark.parametrize("name", ["parts", "timing", "anticipatory", "cache", "random", "profiles"])
+@pytest.mark.parametrize(
+    "name", ["parts", "timing", "anticipatory", "cache", "random", "line", "profiles"]
+)
 def test_model(drive_build: Path, name: str) -> None:
     meson_test(drive_build, name)
 

@@ -8,7 +8,7 @@ import pytest
 from wallab import paths
 
 FAULTS = {
-    "a power cut keeps the cache": ("power", "if (chance(&seed, keep)) {", "if (true) {"),
+    "a power cut keeps the cache": ("power", "if (chance(&seed, keep->share)) {", "if (true) {"),
     "a power cut loses what the battery keeps": (
         "power",
         "    if (m->write_cache == CACHE_BATTERY)\n        m->cut.kept_sectors",
@@ -33,6 +33,50 @@ FAULTS = {
         "power",
         "--m->cut_plan.writes == 0",
         "--m->cut_plan.writes <= 1",
+    ),
+    "a planned cut comes a flush late": (
+        "power",
+        "--m->cut_plan.flushes == 0",
+        "--m->cut_plan.flushes < 0",
+    ),
+    "a flush of the drive's own counts for a planned cut": ("power", "!flush->honest && ", ""),
+    "the pieces that are kept are the newest": (
+        "power",
+        "cache->writer[s] <= low ||",
+        "cache->writer[s] > low ||",
+    ),
+    "pieces of one write are kept together": (
+        "power",
+        "cache->writer[s] == low + 1 && first-- > 0",
+        "cache->writer[s] == low + 1 && first > 0",
+    ),
+    "what a write replaced in the midst of another does not part it": (
+        "cache",
+        "&& c->writer[end] == c->writer[sector])",
+        "&& sectors_within(&c->dirty, end, 1))",
+    ),
+    "who follows a cut keeps nothing": (
+        "power",
+        "m->cut_planned ? &m->cut_plan.keep : &nothing",
+        "&nothing",
+    ),
+    "who is to follow a cut begins it": ("power", "if (!plan->follow && ", "if ("),
+    "a drive does not follow its line": ("drive", "failed > d->powered &&", "false &&"),
+    "a drive that follows is late": ("drive", "model_catch_up(&d->model, failed);", ""),
+    "a cut is not told to the line": (
+        "drive",
+        "line_fail(d->line, d->model.cut.at, d->powered);",
+        "",
+    ),
+    "a line that failed once fails for ever": (
+        "drive",
+        "    model_power_on(&d->model);\n    d->powered = d->model.now;",
+        "    model_power_on(&d->model);",
+    ),
+    "what a line was before a drive came counts for it": (
+        "drive",
+        "    /* What failed before is none of its business. */\n    d->powered = d->model.now;\n",
+        "",
     ),
     "a flush does not wait": (
         "commands",
@@ -208,7 +252,7 @@ FAULTS = {
     "seeks are not as published": ("seek", "s->root = 5 *", "s->root = 4 *"),
 }
 
-TESTS = ("anticipatory", "cache", "moves", "timing", "random", "parts")
+TESTS = ("anticipatory", "cache", "moves", "timing", "random", "parts", "line")
 FLAGS = ["-std=gnu11", "-O1", "-D_GNU_SOURCE"]
 
 
@@ -226,10 +270,12 @@ def compile_(source: Path, target: Path) -> None:
 def links(objects: dict[str, Path], folder: Path, test: str) -> Path:
     """Link one of the model's tests."""
     program = folder / f"test-{test}"
-    run(["gcc", *(objects[name] for name in (*MODEL, "rig", f"test_{test}")), "-lm", "-o", program])
+    parts = (*MODEL, *(THREADED if test == "line" else ()), "rig", f"test_{test}")
+    run(["gcc", *(objects[name] for name in parts), "-lm", "-pthread", "-o", program])
     return program
 
 
+THREADED = ("drive", "line", "process", "trace")
 MODEL = ("anticipatory", "cache", "commands", "conflict", "counters", "destage", "dispatch",
          "errors", "events", "geometry", "heads", "histogram", "image", "mechanism", "model",
          "moves", "params", "power", "readahead", "scheduler", "sectordata", "sectors", "seek",
@@ -240,7 +286,7 @@ MODEL = ("anticipatory", "cache", "commands", "conflict", "counters", "destage",
 def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The model and its tests, compiled without a fault."""
     folder = tmp_path_factory.mktemp("objects")
-    sources = [paths.DRIVE / "src" / f"{name}.c" for name in MODEL]
+    sources = [paths.DRIVE / "src" / f"{name}.c" for name in (*MODEL, *THREADED)]
     sources += [paths.DRIVE / "tests" / f"{name}.c"
                 for name in ("rig", *(f"test_{test}" for test in TESTS))]  # fmt: skip
     for source in sources:

@@ -61,7 +61,7 @@ static void work(const struct params *params)
             for (struct request *r = model_advance(&model, next); r != NULL; r = r->next)
                 open--;
         }
-        model_power_off(&model, 0.5, 1);
+        model_power_off(&model, &(struct keeping){.share = 0.5, .seed = 1});
         sectordata_free(&data);
     }
     model_free(&model);

@@ -1,5 +1,6 @@
 #include "stubs.h"
 
+#include "../src/line.h"
 #include "../src/process.h"
 #include "../src/trace.h"
 
@@ -34,7 +35,38 @@ bool process_is_locked(void)
     return false;
 }
 
-/* A path is whatever the fuzzer comes up with: nothing is written. */
+/* A path is whatever the fuzzer comes up with: nothing is written, here and below. */
+struct line {
+    atomic_llong failed;
+};
+
+struct line *line_join(const char *path)
+{
+    static struct line line;
+
+    if (path[1] == 'x') {
+        errno = ENOENT;
+        return NULL;
+    }
+    return &line;
+}
+
+void line_leave(struct line *line)
+{
+    (void)line;
+}
+
+int64_t line_failed(const struct line *line)
+{
+    return atomic_load(&line->failed);
+}
+
+void line_fail(struct line *line, int64_t at, int64_t since)
+{
+    (void)since;
+    atomic_store(&line->failed, at);
+}
+
 struct trace *trace_open(const char *path, int64_t revolution_ns)
 {
     static char open;

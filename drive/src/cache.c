@@ -1,15 +1,20 @@
 #include "cache.h"
 
+#include <stdlib.h>
+
 bool cache_init(struct cache *c, const struct params *p, int64_t sectors)
 {
     *c = (struct cache){0};
     cache_adopt(c, p);
-    return sectors_init(&c->dirty, sectors);
+    /* Takes memory only where something is written. */
+    c->writer = calloc((size_t)sectors, sizeof *c->writer);
+    return sectors_init(&c->dirty, sectors) && c->writer != NULL;
 }
 
 void cache_free(struct cache *c)
 {
     sectors_free(&c->dirty);
+    free(c->writer);
 }
 
 void cache_adopt(struct cache *c, const struct params *p)
@@ -26,6 +31,33 @@ int64_t cache_used(const struct cache *c)
 bool cache_has_room(const struct cache *c, int64_t count, int64_t reserved)
 {
     return cache_used(c) + reserved + count <= c->capacity;
+}
+
+void cache_take(struct cache *c, int64_t sector, int64_t count)
+{
+    c->writes++;
+    for (int64_t i = 0; i < count; i++)
+        c->writer[sector + i] = c->writes;
+    sectors_add(&c->dirty, sector, count);
+}
+
+int64_t cache_piece_end(const struct cache *c, int64_t sector)
+{
+    int64_t end = sector + 1;
+
+    while (end < c->dirty.size && c->writer[end] == c->writer[sector])
+        end++;
+    return sectors_next_absent(&c->dirty, sector, end);
+}
+
+int64_t cache_pieces(const struct cache *c, uint64_t until)
+{
+    int64_t pieces = 0;
+
+    for (int64_t s = sectors_next(&c->dirty, 0); s < c->dirty.size;
+         s = sectors_next(&c->dirty, cache_piece_end(c, s)))
+        pieces += c->writer[s] <= until;
+    return pieces;
 }
 
 /* End of the staged extent that holds the sector; the sector itself if none does. */

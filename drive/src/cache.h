@@ -19,6 +19,8 @@ struct staged {
  */
 struct cache {
     struct sectors dirty;
+    uint64_t writes;  /* that the cache has taken so far */
+    uint64_t *writer; /* the number of the newest that brought a sector; only of dirty ones */
     int64_t capacity; /* sectors */
     int64_t units;
     int64_t staged_sectors;
@@ -32,6 +34,17 @@ void cache_free(struct cache *c);
 void cache_adopt(struct cache *c, const struct params *p);
 
 int64_t cache_used(const struct cache *c);
+
+/* A write brings these. */
+void cache_take(struct cache *c, int64_t sector, int64_t count);
+
+/*
+ * Pieces: dirty sectors in a row that one write brought, and none has replaced.
+ * The end of the piece that begins at a dirty sector, and how many there are of
+ * the writes up to a number.
+ */
+int64_t cache_piece_end(const struct cache *c, int64_t sector);
+int64_t cache_pieces(const struct cache *c, uint64_t until);
 
 /*
  * Besides what is reserved for writes on their way into it. A rewrite needs as much: what it

@@ -27,6 +27,7 @@ void commands_complete(struct model *m, struct request *r, int error)
         power_count_write(m);
     } else {
         c->flushes++;
+        power_count_flush(m, r);
     }
     request_list_append(&m->completed, r);
 }
@@ -176,7 +177,7 @@ static void after_interface(struct model *m, struct command *command)
     }
     for (struct request *r = command->list.first; r != NULL; r = r->next) {
         m->medium->cache(m->medium->context, r);
-        sectors_add(&m->cache.dirty, r->sector, r->count);
+        cache_take(&m->cache, r->sector, r->count);
     }
     m->reserved -= command->count;
     if ((uint64_t)model_dirty_bytes(m) > m->counters.dirty_bytes_max)

@@ -54,21 +54,37 @@ static bool number_of(const char *word, const char *key, int64_t minimum, int64_
     return errno == 0 && *end == '\0' && *value >= minimum && *value <= maximum;
 }
 
-/* "key=0.5" with a share -> value. */
+/*
+ * "key=0.5" with a share -> value. Each digit takes as many instructions, whatever it is: where
+ * time is counted by these, words of one length take one time. (So do those of number_of that
+ * begin with 0.)
+ */
 static bool share_of(const char *word, const char *key, double *value)
 {
     size_t length = strlen(key);
-    char *end;
+    int64_t digits = 0;
+    int64_t scale = 0; /* 0: before the point */
+    const char *c = word + length + 1;
 
-    if (strncmp(word, key, length) != 0 || word[length] != '=' || word[length + 1] == '\0')
+    if (strncmp(word, key, length) != 0 || word[length] != '=' || *c < '0' || *c > '9')
         return false;
-    *value = strtod(word + length + 1, &end);
-    return *end == '\0' && *value >= 0 && *value <= 1;
+    for (; *c != '\0' && scale < INT64_C(1000000000000); c++) {
+        if (*c == '.' && scale == 0) {
+            scale = 1;
+            continue;
+        }
+        if (*c < '0' || *c > '9' || digits > scale * 10 + 10)
+            return false;
+        digits = digits * 10 + (*c - '0');
+        scale *= 10;
+    }
+    *value = (double)digits / (double)(scale > 0 ? scale : 1);
+    return *c == '\0' && *value <= 1;
 }
 
 static const char *run_power(struct drive *d, char *argument)
 {
-    struct cut_plan plan = {.seed = 1};
+    struct cut_plan plan = {.keep.seed = 1};
     char *rest = argument;
     char *word = strsep(&rest, " ");
     int64_t value;
@@ -78,16 +94,26 @@ static const char *run_power(struct drive *d, char *argument)
     if (strcmp(word, "off") != 0)
         return misused;
     while ((word = strsep(&rest, " ")) != NULL) {
-        if (number_of(word, "writes", 1, INT64_MAX, &value))
+        if (strcmp(word, "follow") == 0)
+            plan.follow = true;
+        else if (number_of(word, "writes", 1, INT64_MAX, &value))
             plan.writes = value;
+        else if (number_of(word, "flushes", 1, INT64_MAX, &value))
+            plan.flushes = value;
         else if (number_of(word, "within", 1, 86400000, &value))
             plan.within_ns = value * 1000000;
         else if (number_of(word, "seed", 0, INT64_MAX, &value))
-            plan.seed = (uint64_t)value;
-        else if (!share_of(word, "keep", &plan.keep))
-            return "expected after power off: writes=N (1 or more), within=MS (1 to 86400000), "
-                   "keep=SHARE (0 to 1), seed=N (0 or more)";
+            plan.keep.seed = (uint64_t)value;
+        else if (number_of(word, "keep-first", 0, INT64_MAX, &value))
+            plan.keep.first = value;
+        else if (!share_of(word, "keep", &plan.keep.share))
+            return "expected after power off: follow, writes=N or flushes=N (1 or more), "
+                   "within=MS (1 to 86400000), keep=SHARE (0 to 1), keep-first=N, seed=N (0 or "
+                   "more)";
     }
+    if ((plan.writes > 0) + (plan.flushes > 0) + plan.follow > 1 ||
+        (plan.follow && plan.within_ns > 0))
+        return "power off: writes, flushes and follow exclude each other, and follow has no within";
     return drive_power_off(d, &plan);
 }
 
@@ -153,6 +179,13 @@ static const char *run_trace(struct drive *d, char *argument)
     return drive_trace(d, argument);
 }
 
+static const char *run_line(struct drive *d, char *argument)
+{
+    if (strcmp(argument, "off") == 0)
+        return drive_line(d, NULL);
+    return argument[0] == '/' ? drive_line(d, argument) : misused;
+}
+
 static const char *run_reset(struct drive *d, char *nothing)
 {
     (void)nothing;
@@ -200,8 +233,9 @@ static const struct control_command {
     {"profile", "KEY=VALUE ...", run_profile, NULL, "become a drive with these parameters"},
     {"snapshot", "", run_snapshot, NULL, "the present content is what restore returns to"},
     {"restore", "", run_restore, NULL, "content of the snapshot"},
-    {"power", "on|off [writes=N] [within=MS] [keep=SHARE] [seed=N]", run_power, NULL,
-     "off: the power fails, now or as planned"},
+    {"power", "on|off [writes=N|flushes=N|follow] [within=MS] [keep=SHARE] [keep-first=N] [seed=N]",
+     run_power, NULL, "off: the power fails, now or as planned"},
+    {"line", "PATH|off", run_line, NULL, "share the power with drives of the same PATH"},
     {"cut", "", NULL, json_cut, "the last power cut, and what it took"},
     {"errors", "off|all|read|write|flush [times=N] [for=MS] [sector=N] [count=N]", run_errors, NULL,
      "such requests fail"},
@@ -276,6 +310,7 @@ void control_answer(struct drive *d, char *line, FILE *out)
     } else {
         fputs("{\"ok\":true", out);
         if (command->report != NULL) {
+            drive_catch_up(d);
             fputc(',', out);
             command->report(d, out);
         }

@@ -146,10 +146,32 @@ static void rearm(struct drive *d)
         pthread_cond_signal(&d->wake);
 }
 
+/*
+ * Under the lock: bring the model to the present, but to no moment at which its line had failed.
+ * The clock is read before the line, so that what failed by then is seen.
+ */
+static void catch_up(struct drive *d)
+{
+    int64_t now = drive_clock();
+    int64_t failed = d->line != NULL ? line_failed(d->line) : 0;
+
+    if (failed > d->powered && d->model.power) {
+        model_catch_up(&d->model, failed);
+        model_follow_cut(&d->model);
+    }
+    model_catch_up(&d->model, now);
+    if (d->line != NULL && d->cuts_told != d->model.cut.number)
+        line_fail(d->line, d->model.cut.at, d->powered);
+    d->cuts_told = d->model.cut.number;
+}
+
 /* Under the lock: what is completed by now, for deliver; nothing is moved before that is done. */
 static struct request *completed(struct drive *d)
 {
-    struct request *list = model_advance(&d->model, drive_clock());
+    struct request *list;
+
+    catch_up(d);
+    list = model_advance(&d->model, d->model.now);
 
     d->answering += list != NULL;
     return list;
@@ -257,13 +279,16 @@ void drive_stop(struct drive *d)
     pthread_mutex_unlock(&d->lock);
     pthread_join(d->timer, NULL);
     drive_trace(d, NULL);
+    if (d->line != NULL)
+        line_leave(d->line);
+    d->line = NULL;
 }
 
 /* Take the lock with the model brought up to now: a switch changes only what follows. */
 static void lock_at_present(struct drive *d)
 {
     pthread_mutex_lock(&d->lock);
-    model_catch_up(&d->model, drive_clock());
+    catch_up(d);
 }
 
 /* Leave the lock, and deliver what has been completed meanwhile. */
@@ -279,22 +304,29 @@ static void unlock_and_deliver(struct drive *d)
     pthread_mutex_unlock(&d->lock);
 }
 
+void drive_catch_up(struct drive *d)
+{
+    lock_at_present(d);
+    unlock_and_deliver(d);
+}
+
 void drive_submit(struct drive *d, struct operation *o)
 {
     pthread_mutex_lock(&d->lock);
     while (d->held && !d->stop)
         pthread_cond_wait(&d->admitting, &d->lock);
-    model_submit(&d->model, &o->request, drive_clock());
+    catch_up(d);
+    model_submit(&d->model, &o->request, d->model.now);
     unlock_and_deliver(d);
 }
 
 /* Under the lock, with timing off and power on: what is submitted is completed. */
 static bool submit_untimed(struct drive *d, struct request *r)
 {
-    model_catch_up(&d->model, drive_clock());
+    catch_up(d);
     if (d->model.timing || !d->model.power || d->model.errors.kinds != 0)
         return false;
-    model_submit(&d->model, r, drive_clock());
+    model_submit(&d->model, r, d->model.now);
     model_advance(&d->model, r->arrival);
     record(d, r, r->done);
     return true;
@@ -471,8 +503,8 @@ const char *drive_restore(struct drive *d)
 const char *drive_power_off(struct drive *d, const struct cut_plan *plan)
 {
     lock_at_present(d);
-    if (plan->writes == 0 && plan->within_ns == 0)
-        model_power_off(&d->model, plan->keep, plan->seed);
+    if (!plan->follow && plan->writes == 0 && plan->flushes == 0 && plan->within_ns == 0)
+        model_power_off(&d->model, &plan->keep);
     else if (d->model.power)
         model_plan_cut(&d->model, plan);
     unlock_and_deliver(d);
@@ -483,6 +515,29 @@ const char *drive_power_on(struct drive *d)
 {
     lock_at_present(d);
     model_power_on(&d->model);
+    d->powered = d->model.now;
+    unlock_and_deliver(d);
+    return NULL;
+}
+
+const char *drive_line(struct drive *d, const char *path)
+{
+    struct line *joined = NULL;
+
+    if (path != NULL) {
+        if (strlen(path) >= sizeof d->line_path || !is_plain_text(path))
+            return "the path is too long, or has quotes or control characters in it";
+        joined = line_join(path);
+        if (joined == NULL)
+            return strerror(errno);
+    }
+    lock_at_present(d);
+    if (d->line != NULL)
+        line_leave(d->line);
+    d->line = joined;
+    strcpy(d->line_path, path != NULL ? path : "");
+    /* What failed before is none of its business. */
+    d->powered = d->model.now;
     unlock_and_deliver(d);
     return NULL;
 }

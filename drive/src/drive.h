@@ -4,6 +4,7 @@
 
 #include "sectordata.h"
 #include "histogram.h"
+#include "line.h"
 #include "model.h"
 #include "trace.h"
 
@@ -42,6 +43,10 @@ struct drive {
     size_t lost_count;
     size_t lost_room;
     int64_t lost_cut;
+    struct line *line; /* NULL: a power of its own */
+    char line_path[256];
+    int64_t powered;   /* since when it has joined the line, or the power has been on */
+    int64_t cuts_told; /* the last power cut that the line knows of */
 
     pthread_mutex_t record_lock; /* over the rest; taken after lock, if both */
     struct histogram lateness;
@@ -57,6 +62,9 @@ bool drive_init(struct drive *d, const struct params *p, int64_t size);
 /* The timer thread; after fork, signals blocked. False if it cannot be created. */
 bool drive_start(struct drive *d);
 void drive_stop(struct drive *d);
+
+/* Whatever has happened by now has happened: before it is reported. */
+void drive_catch_up(struct drive *d);
 
 /* A request arrives now. It may be delivered before this returns. */
 void drive_submit(struct drive *d, struct operation *o);
@@ -80,6 +88,7 @@ const char *drive_snapshot(struct drive *d);
 const char *drive_restore(struct drive *d);
 const char *drive_power_off(struct drive *d, const struct cut_plan *plan);
 const char *drive_power_on(struct drive *d);
+const char *drive_line(struct drive *d, const char *path); /* NULL: leave it */
 const char *drive_errors(struct drive *d, const struct errors *errors);
 const char *drive_trace(struct drive *d, const char *path);
 void drive_reset(struct drive *d);

@@ -109,7 +109,7 @@ void events_run(struct model *m, int64_t now)
         commands_end_due(m);
         if (m->cut_due <= m->now) {
             events_account_busy(m, was_busy);
-            model_power_off(m, m->cut_plan.keep, m->cut_plan.seed);
+            model_power_off(m, &m->cut_plan.keep);
             break;
         }
         begin_what_can(m);

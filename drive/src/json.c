@@ -28,6 +28,7 @@ void json_state(struct drive *d, FILE *out)
             m->flush_lies ? "on" : "off", m->destage_paused ? "paused" : "running", m->in_flight);
     fprintf(out, ",\"cuts\":%" PRId64 ",\"cut_planned\":%s,\"errors\":\"%s\"", m->cut.number,
             m->cut_planned ? "true" : "false", m->errors.kinds != 0 ? "on" : "off");
+    fprintf(out, ",\"line\":\"%s\"", d->line_path);
     fprintf(out, ",\"dirty_bytes\":%" PRId64 ",\"snapshot\":%s", model_dirty_bytes(m),
             d->data.image.snapshot ? "true" : "false");
     fprintf(out, ",\"base_bytes\":%" PRId64 ",\"overlay_bytes\":%" PRId64,
@@ -70,8 +71,8 @@ void json_cut(struct drive *d, FILE *out)
     pthread_mutex_lock(&d->lock);
     fprintf(out, "\"number\":%" PRId64 ",\"at_ns\":%" PRId64 ",\"failed\":%" PRId64, cut->number,
             cut->at, cut->failed);
-    fprintf(out, ",\"lost_sectors\":%" PRId64 ",\"kept_sectors\":%" PRId64, cut->lost_sectors,
-            cut->kept_sectors);
+    fprintf(out, ",\"lost_sectors\":%" PRId64 ",\"kept_sectors\":%" PRId64 ",\"pieces\":%" PRId64,
+            cut->lost_sectors, cut->kept_sectors, cut->pieces);
     if (cut->torn_count > 0)
         fprintf(out,
                 ",\"torn\":{\"kind\":\"%s\",\"sector\":%" PRId64 ",\"count\":%" PRId64

@@ -69,12 +69,20 @@ struct command {
     struct request record;    /* its times */
 };
 
+/* What of the volatile cache reaches the media all the same. */
+struct keeping {
+    double share;  /* a random one, in parts of 4 kB */
+    int64_t first; /* besides these, so many pieces (cache.h), in the order they were written */
+    uint64_t seed; /* of the share, and of a planned cut's moment */
+};
+
 /* A power cut to come. */
 struct cut_plan {
+    bool follow;       /* only with the line (line.h) */
     int64_t writes;    /* when so many more have been completed; 0: from now on */
+    int64_t flushes;   /* the same; at most one of them is not 0 */
     int64_t within_ns; /* at a random moment of such a window */
-    double keep;       /* share of the cache that reaches the media all the same */
-    uint64_t seed;     /* of the moment and of the share */
+    struct keeping keep;
 };
 
 /* The last power cut, and what it did. */
@@ -84,6 +92,7 @@ struct cut {
     int64_t failed;         /* requests that it ended */
     int64_t lost_sectors;   /* of the cache */
     int64_t kept_sectors;   /* of the cache, on the media now or saved by the battery */
+    int64_t pieces;         /* that a volatile cache held */
     enum request_kind torn; /* write or destage, if count > 0: what was under the head */
     int64_t torn_sector;
     int64_t torn_count;
@@ -198,13 +207,16 @@ void model_set_destage(struct model *m, bool running);
 
 /*
  * The power fails now. What the heads are writing ends at the sector below them;
- * the cache is lost but for a random share of its 4 kB pieces; every request
- * fails, and later ones too, until power returns.
+ * the cache is lost but for what is kept of it; every request fails, and later
+ * ones too, until power returns.
  */
-void model_power_off(struct model *m, double keep, uint64_t seed);
+void model_power_off(struct model *m, const struct keeping *keep);
 
 /* The same later; it replaces an earlier plan. */
 void model_plan_cut(struct model *m, const struct cut_plan *plan);
+
+/* The same now, because others that share the power have lost it; as planned, if it was. */
+void model_follow_cut(struct model *m);
 
 /* Also gives up a planned cut. */
 void model_power_on(struct model *m);

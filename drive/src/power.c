@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-#define KEEP_SECTORS 8 /* a power cut keeps or loses pieces of 4 kB */
+#define KEEP_SECTORS 8 /* of a random share of the cache, parts of 4 kB are kept or lost */
 
 /* splitmix64: the same seed gives the same moments and pieces on every machine. */
 static uint64_t next_random(uint64_t *state)
@@ -21,7 +21,7 @@ static uint64_t next_random(uint64_t *state)
 /* The writes that a planned cut waits for are done: now, or within its window. */
 static void fix_cut(struct model *m)
 {
-    uint64_t seed = m->cut_plan.seed;
+    uint64_t seed = m->cut_plan.keep.seed;
 
     m->cut_due = m->now;
     if (m->cut_plan.within_ns > 0)
@@ -31,6 +31,12 @@ static void fix_cut(struct model *m)
 void power_count_write(struct model *m)
 {
     if (m->cut_planned && m->cut_plan.writes > 0 && --m->cut_plan.writes == 0)
+        fix_cut(m);
+}
+
+void power_count_flush(struct model *m, const struct request *flush)
+{
+    if (!flush->honest && m->cut_planned && m->cut_plan.flushes > 0 && --m->cut_plan.flushes == 0)
         fix_cut(m);
 }
 
@@ -46,23 +52,61 @@ static void lose(struct model *m, int64_t sector, int64_t count)
         m->medium->lost(m->medium->context, sector, count);
 }
 
-/* Keep pieces of what only the cache holds, lose the others. */
-static void lose_cache(struct model *m, double keep, uint64_t seed)
+/* These leave the cache. */
+static void keep_on_media(struct model *m, int64_t sector, int64_t count)
+{
+    m->medium->keep(m->medium->context, sector, count);
+    m->cut.kept_sectors += count;
+    m->medium->drop(m->medium->context, sector, count);
+    sectors_remove(&m->cache.dirty, sector, count);
+}
+
+/* Keep the first pieces, in the order in which they were written. */
+static void keep_first(struct model *m, int64_t first)
+{
+    struct cache *cache = &m->cache;
+    uint64_t low = 0;
+    uint64_t high = cache->writes;
+
+    /* Where they end: all pieces of the writes up to low, and some of the next. */
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+
+        if (cache_pieces(cache, middle) <= first)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    first -= cache_pieces(cache, low);
+    for (int64_t s = sectors_next(&cache->dirty, 0); s < cache->dirty.size;) {
+        int64_t end = cache_piece_end(cache, s);
+
+        if (cache->writer[s] <= low || (cache->writer[s] == low + 1 && first-- > 0))
+            keep_on_media(m, s, end - s);
+        s = sectors_next(&cache->dirty, end);
+    }
+}
+
+/* Keep parts of what only the cache holds, lose the others. */
+static void lose_cache(struct model *m, const struct keeping *keep)
 {
     struct sectors *dirty = &m->cache.dirty;
+    uint64_t seed = keep->seed;
 
+    m->cut.pieces = cache_pieces(&m->cache, m->cache.writes);
+    if (keep->first > 0)
+        keep_first(m, keep->first);
     for (int64_t s = sectors_next(dirty, 0); s < dirty->size; s = sectors_next(dirty, s)) {
         int64_t limit = (s / KEEP_SECTORS + 1) * KEEP_SECTORS;
         int64_t end = sectors_next_absent(dirty, s, limit < dirty->size ? limit : dirty->size);
 
-        if (chance(&seed, keep)) {
-            m->medium->keep(m->medium->context, s, end - s);
-            m->cut.kept_sectors += end - s;
+        if (chance(&seed, keep->share)) {
+            keep_on_media(m, s, end - s);
         } else {
             lose(m, s, end - s);
+            m->medium->drop(m->medium->context, s, end - s);
+            sectors_remove(dirty, s, end - s);
         }
-        m->medium->drop(m->medium->context, s, end - s);
-        sectors_remove(dirty, s, end - s);
     }
 }
 
@@ -123,7 +167,7 @@ static void fail_all(struct model *m, struct request_list *list)
     }
 }
 
-void model_power_off(struct model *m, double keep, uint64_t seed)
+void model_power_off(struct model *m, const struct keeping *keep)
 {
     bool was_busy = events_busy(m);
 
@@ -139,7 +183,7 @@ void model_power_off(struct model *m, double keep, uint64_t seed)
     if (m->write_cache == CACHE_BATTERY)
         m->cut.kept_sectors = m->cache.dirty.members;
     else
-        lose_cache(m, keep, seed);
+        lose_cache(m, keep);
     m->power = false;
     for (int64_t i = 0; i < m->params.queue_depth; i++)
         if (m->command[i].phase != PHASE_NONE) {
@@ -163,8 +207,15 @@ void model_plan_cut(struct model *m, const struct cut_plan *plan)
     m->cut_planned = true;
     m->cut_plan = *plan;
     m->cut_due = MODEL_NEVER;
-    if (plan->writes == 0)
+    if (!plan->follow && plan->writes == 0 && plan->flushes == 0)
         fix_cut(m);
+}
+
+void model_follow_cut(struct model *m)
+{
+    const struct keeping nothing = {0};
+
+    model_power_off(m, m->cut_planned ? &m->cut_plan.keep : &nothing);
 }
 
 void model_power_on(struct model *m)

@@ -324,6 +324,41 @@ def test_losing_power(server: str, scratch: Path) -> None:
     print("losing power: planned cut, lying flush, battery, errors")
 
 
+def test_cut_after_a_flush(server: str, scratch: Path) -> None:
+    """The power goes when the second flush is done; drives on one line lose it together."""
+    beside = scratch / "beside"
+    beside.mkdir()
+    with Drive(server, scratch, 64 * MIB) as drive, Drive(server, beside, 64 * MIB) as other:
+        drive.attach()
+        fd = os.open(drive.loop, os.O_RDWR | os.O_DIRECT)
+        try:
+            drive.tell("destage pause")
+            drive.tell("write-cache on")
+            for joining in (drive, other):
+                joining.tell(f"line {scratch}/line")
+            drive.tell("power off flushes=2")
+            for fill in (b"f", b"g"):
+                assert write_pages(fd, fill, 1) == 1
+                os.fsync(fd)
+            assert drive.tell("state")["power"] == "off"
+            cut = drive.tell("cut")
+            assert (cut["lost"], cut["pieces"]) == ([], 0), cut
+            assert other.tell("state")["power"] == "off"
+            assert other.tell("cut")["at_ns"] == cut["at_ns"]
+            drive.tell("power on")
+            page = mmap.mmap(-1, 8192)
+            os.preadv(fd, [page], 0)
+            assert page[:1] == b"g"
+            for wrong in (
+                "line", "line relative", "line /nowhere/at/all", "power off writes=1 flushes=1",
+                "power off follow writes=1", "power off follow within=1", "power off keep-first=x",
+            ):  # fmt: skip
+                drive.tell(wrong, ok=False)
+        finally:
+            os.close(fd)
+    print("losing power: after a flush, and with the line")
+
+
 def test_snapshot(drive: Drive) -> None:
     run("umount", drive.files)
     drive.tell("timing off")
@@ -389,6 +424,7 @@ def main() -> None:
             test_snapshot(drive)
             drive.tell("nonsense", ok=False)
         test_losing_power(server, scratch)
+        test_cut_after_a_flush(server, scratch)
         benchmark_parallelism(server, scratch)
         mounts = Path("/proc/self/mounts").read_text()
         left = [line for line in mounts.splitlines() if directory in line]

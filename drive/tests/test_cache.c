@@ -196,7 +196,7 @@ static void test_overwrite_while_destaging(void)
 
 static void cut(struct rig *rig, double keep)
 {
-    model_power_off(&rig->model, keep, 1);
+    model_power_off(&rig->model, &(struct keeping){.share = keep, .seed = 1});
     rig_advance(rig, rig->now);
 }
 
@@ -454,7 +454,7 @@ static void test_planned_cut(void)
     double sum = 0;
 
     for (int writes = 1; writes < 40; writes += 6) {
-        struct cut_plan plan = {.writes = writes, .seed = 1};
+        struct cut_plan plan = {.writes = writes, .keep.seed = 1};
         struct rig rig;
 
         rig_init(&rig, SIZE, false, NULL);
@@ -472,7 +472,7 @@ static void test_planned_cut(void)
         rig_free(&rig);
     }
     for (int seed = 0; seed < WINDOWS; seed++) {
-        struct cut_plan plan = {.within_ns = 50 * MS, .seed = (uint64_t)seed};
+        struct cut_plan plan = {.within_ns = 50 * MS, .keep.seed = (uint64_t)seed};
         int64_t at[2];
 
         for (int again = 0; again < 2; again++) {
@@ -491,6 +491,96 @@ static void test_planned_cut(void)
     }
     /* The mean of a uniform window, within four standard errors. */
     CHECK(fabs(sum / WINDOWS - 25e6) < 4 * 50e6 / sqrt(12 * WINDOWS), "mean %g", sum / WINDOWS);
+}
+
+/* After exactly so many flushes; what the drive does for a switch of its own is none. */
+static void test_cut_after_flushes(void)
+{
+    for (int flushes = 1; flushes < 8; flushes++) {
+        struct cut_plan plan = {.flushes = flushes};
+        struct rig rig;
+        struct request *own;
+
+        rig_init(&rig, SIZE, true, NULL);
+        model_set_destage(&rig.model, false);
+        model_plan_cut(&rig.model, &plan);
+        own = rig_request(REQUEST_FLUSH, 0, 0, 0);
+        own->honest = true;
+        rig_do(&rig, own);
+        for (int i = 1; i <= flushes; i++) {
+            CHECK(rig.model.power && rig.model.cut_planned, "cut before flush %d", i);
+            rig_write(&rig, i * 64, PAGE, i);
+            CHECK_EQUAL(rig_media(&rig, i * 64), 0);
+            CHECK_EQUAL(rig_flush(&rig), rig.now);
+        }
+        CHECK(!rig.model.power, "the power is on");
+        CHECK_EQUAL(rig.model.cut.at, rig.now);
+        CHECK_EQUAL(rig.model.cut.pieces, 0);
+        for (int i = 1; i <= flushes; i++)
+            CHECK_EQUAL(rig_media(&rig, i * 64), i);
+        rig_free(&rig);
+    }
+}
+
+/*
+ * Each prefix of what the cache holds, in the order in which it was written: five writes of a page,
+ * one of which was replaced in its midst, so that two pieces of it are left, and one wholly.
+ */
+static void test_cut_keeps_first(void)
+{
+    static const struct {
+        int64_t sector;
+        int64_t count;
+        int fill;
+    } piece[] = {{5000, PAGE, 1}, {3000, 4, 2}, {3012, 4, 2},
+                 {9000, PAGE, 4}, {3004, 8, 5}, {1000, PAGE, 6}};
+    const int64_t pieces = sizeof piece / sizeof piece[0];
+
+    for (int64_t first = 0; first <= pieces + 2; first++) {
+        struct keeping keep = {.first = first};
+        struct rig rig;
+
+        rig_init(&rig, SIZE, true, NULL);
+        model_set_destage(&rig.model, false);
+        rig_write(&rig, 5000, PAGE, 1);
+        rig_write(&rig, 3000, PAGE, 2);
+        rig_write(&rig, 1000, PAGE, 3);
+        rig_write(&rig, 9000, PAGE, 4);
+        rig_write(&rig, 3004, 8, 5);
+        rig_write(&rig, 1000, PAGE, 6);
+        model_power_off(&rig.model, &keep);
+        CHECK_EQUAL(rig.model.cut.pieces, pieces);
+        CHECK_EQUAL(rig.model.cut.kept_sectors + rig.model.cut.lost_sectors, 4 * PAGE);
+        for (int64_t i = 0; i < pieces; i++)
+            for (int64_t s = 0; s < piece[i].count; s++)
+                CHECK_EQUAL(rig_media(&rig, piece[i].sector + s), i < first ? piece[i].fill : 0);
+        rig_free(&rig);
+    }
+}
+
+/* Others that share the power have lost it: as planned for that, else nothing is kept. */
+static void test_follow(void)
+{
+    for (int planned = 0; planned < 2; planned++) {
+        struct cut_plan plan = {.follow = true, .keep.share = 1};
+        struct rig rig;
+
+        rig_init(&rig, SIZE, true, NULL);
+        model_set_destage(&rig.model, false);
+        if (planned)
+            model_plan_cut(&rig.model, &plan);
+        for (int i = 0; i < 20; i++)
+            rig_write(&rig, i * 64, PAGE, 7);
+        rig_flush(&rig);
+        rig_write(&rig, 9000, PAGE, 8);
+        rig_advance(&rig, rig.now + 100 * MS);
+        CHECK(rig.model.power, "cut by itself");
+        model_follow_cut(&rig.model);
+        CHECK_EQUAL(rig.model.cut.at, rig.now);
+        CHECK_EQUAL(rig_media(&rig, 19 * 64), 7);
+        CHECK_EQUAL(rig_media(&rig, 9000), planned ? 8 : 0);
+        rig_free(&rig);
+    }
 }
 
 static int64_t reported[SIZE / SECTOR_BYTES];
@@ -629,6 +719,9 @@ int main(void)
     test_battery();
     test_battery_destage();
     test_planned_cut();
+    test_cut_after_flushes();
+    test_cut_keeps_first();
+    test_follow();
     test_lost();
     test_errors();
     test_switches();

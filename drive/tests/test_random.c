@@ -185,6 +185,15 @@ static uint32_t newest_version(const struct rig *rig, int64_t sector)
     return version_of(data, sector);
 }
 
+static struct keeping keeping(uint64_t *seed)
+{
+    return (struct keeping){
+        .share = (double)(rig_random(seed) % 3) / 2,
+        .first = (int64_t)(rig_random(seed) % 8),
+        .seed = rig_random(seed),
+    };
+}
+
 /* Versions rise with every submission, so allowed is: from the durable to the newest. */
 static void check_after_cut(struct rig *rig)
 {
@@ -241,8 +250,7 @@ static void step(struct rig *rig, uint64_t *seed)
     } else if (dice < 993) {
         struct cut_plan plan = {.writes = (int64_t)(rig_random(seed) % 20),
                                 .within_ns = (int64_t)(rig_random(seed) % 40) * MS,
-                                .keep = (double)(rig_random(seed) % 3) / 2,
-                                .seed = rig_random(seed)};
+                                .keep = keeping(seed)};
 
         cut_happened = true;
         rig_advance(rig, rig->now);
@@ -256,11 +264,14 @@ static void step(struct rig *rig, uint64_t *seed)
         model_power_on(&rig->model);
         cut_happened = false;
     } else {
+        struct keeping keep;
+
         cut_happened = true;
         /* In the middle of whatever is under way. */
         model_catch_up(&rig->model, rig->now);
         rig_advance(rig, rig->now);
-        model_power_off(&rig->model, (double)(rig_random(seed) % 3) / 2, rig_random(seed));
+        keep = keeping(seed);
+        model_power_off(&rig->model, &keep);
         rig_advance(rig, rig->now);
         CHECK_EQUAL(rig->open, 0);
         check_after_cut(rig);

@@ -224,8 +224,10 @@ def explain(file: Path, as_json: bool, as_csv: bool) -> None:
 @command.command("power-cut")
 @DIRECTORY
 @click.option("--writes", type=click.IntRange(1), help="After so many more writes.")
+@click.option("--flushes", type=click.IntRange(1), help="After so many more flushes.")
 @click.option("--within", type=click.IntRange(1), help="At a random moment of so many ms.")
 @click.option("--keep", type=click.FloatRange(0, 1), help="Share of the cache that is written.")
+@click.option("--keep-first", type=click.IntRange(0), help="So many of the oldest pieces are, too.")
 @click.option("--seed", type=click.IntRange(0), help="Of the moment and of the share.")
 @click.option("--patience", default=60.0, show_default=True, help="Wait so long (s) for it.")
 @AS_JSON
@@ -234,7 +236,12 @@ def power_cut(directory: Path, patience: float, as_json: bool, **plan: float | N
 
     Everything fails from then on, until `power-on`.
     """
-    words = " ".join(f"{key}={value}" for key, value in plan.items() if value is not None)
+    told: dict[str, float | str] = {
+        key.replace("_", "-"): value for key, value in plan.items() if value is not None
+    }
+    if "keep" in told:
+        told["keep"] = f"{told['keep']:.9f}"  # never as 1e-05
+    words = " ".join(f"{key}={value}" for key, value in told.items())
     cut = handdrive.power_off(handdrive.find(directory), words, patience)
     if as_json:
         print(jsonfile.pretty(cut))
