@@ -1,11 +1,10 @@
 """The bed of the virtual machine: every sample in a clone of a guest, none disturbs another."""
 
-import contextlib
 import hashlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.digest import sha256
 from wallab.files.timestamp import utc
-from wallab.machine.ledger import Ledger
 from wallab.progress import say
 from wallab.record.conditions import Conditions, server_name
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -26,7 +24,8 @@ from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
 from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template, turns
-from wallab.virtual.emulator import Emulator, Machine
+from wallab.virtual.emulator import Machine
+from wallab.virtual.guests import Guests
 from wallab.virtual.message import Answer, Order
 from wallab.virtual.template import Recipe, Template
 
@@ -90,11 +89,8 @@ class VirtualBed:
         self._preset = preset
         self._seed = seed
         self._folder = folder
-        self._lock = threading.RLock()
-        self._running: set[Emulator] = set()
-        self._ledger: Ledger | None = None
-        self._closed = False
-        self._count = 0
+        self._lock = threading.Lock()
+        self._guests: Guests | None = None
         self._notes: list[bytes] = []
         self._kernel = kernel.fetch(packages)
         self._root = rootfs.root(self._kernel)
@@ -207,7 +203,7 @@ class VirtualBed:
     def open(self) -> BedReport:
         """Make the templates that the cache lacks, and ask the servers what they can do."""
         try:
-            self._ledger = Ledger.open()
+            self._guests = Guests()
             self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
             representative = {
                 self._template_name(conditions): conditions for conditions in self._measured()
@@ -242,8 +238,8 @@ class VirtualBed:
         say(f"making the template {name}, once: a guest boots and loads its cluster")
         begun = time.monotonic()
         maker = server_name(conditions.source, MAKER)
-        with self._work() as work:
-            made = template.make(recipe, self._parts(conditions, maker), work, self._started)
+        assert self._guests is not None
+        made = template.make(recipe, self._parts(conditions, maker), self._guests)
         self._note({"template": name, "seconds": round(time.monotonic() - begun, 1)})
         return made
 
@@ -274,7 +270,8 @@ class VirtualBed:
                     if reason:
                         self._lacking[asked.key(cell)] = reason
         except BaseException:
-            self._end_all()
+            assert self._guests is not None
+            self._guests.end_all()
             raise
         finally:
             pool.shutdown(cancel_futures=True)
@@ -319,39 +316,10 @@ class VirtualBed:
 
     def _cloned(self, conditions: Conditions, order: Order) -> Answer:
         parts = self._parts(conditions, order.server)
-        with self._work() as work:
-            kept = self._templates[self._template_name(conditions)]
-            return clone.run(kept, order, parts, work, self._started)
-
-    @contextlib.contextmanager
-    def _work(self) -> Iterator[Path]:
-        """Make a folder for an emulator; it goes with it."""
-        assert self._ledger is not None
-        with self._lock:
-            self._count += 1
-            work = self._ledger.folder / f"guest-{self._count}"
-        work.mkdir()
-        try:
-            yield work
-        finally:
-            for file in work.iterdir():
-                file.unlink()
-            work.rmdir()
-
-    @contextlib.contextmanager
-    def _started(self, emulated: Emulator) -> Iterator[Emulator]:
-        """Own a running emulator, so that close ends it."""
-        try:
-            with self._lock:
-                if self._closed or self._ledger is None:
-                    raise MachineError("the bed is closed")
-                self._running.add(emulated)
-                self._ledger.add_process(emulated.process.pid)
-            yield emulated
-        finally:
-            emulated.end()
-            with self._lock:
-                self._running.discard(emulated)
+        assert self._guests is not None
+        return clone.run(
+            self._templates[self._template_name(conditions)], order, parts, self._guests
+        )
 
     def _note(self, line: Mapping[str, object]) -> None:
         """Add a line to the run's account of this machine, once the run has a folder."""
@@ -362,24 +330,10 @@ class VirtualBed:
                     stream.writelines(self._notes)
                 self._notes.clear()
 
-    def _end_all(self) -> None:
-        with self._lock:
-            running = list(self._running)
-        for emulated in running:
-            emulated.end()
-
     def close(self) -> None:
         """End every guest; safe to call twice."""
-        with self._lock:
-            self._closed = True
-        self._end_all()
-        deadline = time.monotonic() + 60
-        while self._running and time.monotonic() < deadline:
-            time.sleep(0.01)
-        with self._lock:
-            ledger, self._ledger = self._ledger, None
-        if ledger:
-            ledger.close()
+        if self._guests:
+            self._guests.close()
 
 
 def _lacking(conditions: Conditions) -> str:

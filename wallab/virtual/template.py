@@ -20,6 +20,7 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.virtual import message
 from wallab.virtual.devices import ORDERS_MB
 from wallab.virtual.emulator import Emulator, Machine
+from wallab.virtual.guests import Guests
 from wallab.virtual.message import Answer, Order
 
 _PIECE = 1 << 20
@@ -142,28 +143,26 @@ def _alone(recipe: Recipe) -> Iterator[None]:
         yield
 
 
-def make(
-    recipe: Recipe,
-    machine: Callable[[Path, Path], Machine],
-    work: Path,
-    started: Callable[[Emulator], contextlib.AbstractContextManager[Emulator]],
-) -> Template:
+def make(recipe: Recipe, machine: Callable[[Path, Path], Machine], guests: Guests) -> Template:
     """Return the template, made unless the cache has it.
 
-    `machine` returns the guest's parts for its RAM and its orders; `started` owns the emulator
-    while it runs in the folder `work`. MachineError where the guest fails.
+    `machine` returns the guest's parts for its RAM and its orders; `guests` own the emulator while
+    it runs. MachineError where the guest fails.
     """
     with _alone(recipe):
         if (template := kept(recipe)) is not None:
             return template
         folder = _folder(recipe)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name:
+        with (
+            guests.work() as work,
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name,
+        ):
             made = Path(name) / "made"
             made.mkdir()
             orders = work / "orders"
             write_order(orders, recipe.order)
             emulated = Emulator(machine(made / "ram", orders), work, clone=False)
-            with started(emulated):
+            with guests.started(emulated):
                 answer = read_answer(emulated)
                 emulated.save(made / "devices")
             jsonfile.save(made / "recipe.json", recipe)
