@@ -17,6 +17,7 @@ from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.digest import sha256
 from wallab.files.timestamp import utc
+from wallab.machine import checkout
 from wallab.progress import say
 from wallab.record.conditions import Conditions, server_name
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -27,6 +28,7 @@ from wallab.virtual import clone, emulator, kernel, qemu, rootfs, template, turn
 from wallab.virtual.emulator import Machine
 from wallab.virtual.guests import Guests
 from wallab.virtual.message import Answer, Order
+from wallab.virtual.setup import Setup
 from wallab.virtual.template import Recipe, Template
 
 HOST = "host.jsonl"
@@ -284,26 +286,52 @@ class VirtualBed:
         self, cell: Cell, round_number: int, position: int, *, control: bool = False
     ) -> Sample:
         """Measure the cell in a clone; may be called from several threads at a time."""
+        order = self.order(cell, round_number, position, control=control)
+        begun = time.monotonic()
+        answer = self._cloned(self._asked.of(cell), order)
+        self.note_sample(order, time.monotonic() - begun, control=control)
+        return sampled(answer)
+
+    def order(self, cell: Cell, round_number: int, position: int, *, control: bool) -> Order:
+        """Return what a guest is told that measures the cell."""
         seed, wait = self._chance(cell, round_number, control)
-        conditions = self._asked.of(cell)
-        order = Order(
+        return Order(
             kind="sample",
             experiment=self._experiment,
             preset=self._preset,
-            server=conditions.server,
+            server=self._asked.of(cell).server,
             cells=(cell,),
             round=round_number,
             position=position,
             seed=seed,
             wait_ns=wait,
         )
-        begun = time.monotonic()
-        answer = self._cloned(conditions, order)
-        if answer.sample is None:
-            raise MachineError("the guest's answer has no sample")
-        spent = round(time.monotonic() - begun, 2)
-        self._note({"cell": cell, "round": round_number, "control": control, "seconds": spent})
-        return answer.sample
+
+    def note_sample(self, order: Order, seconds: float, *, control: bool, **where: str) -> None:
+        """Note what a sample took, here or where else it was measured."""
+        (cell,) = order.cells
+        note = {"cell": cell, "round": order.round, "control": control}
+        self._note(note | {"seconds": round(seconds, 2)} | where)
+
+    def setup(self, cell: Cell) -> Setup:
+        """Return what else any host needs that measures the cell; after open."""
+        conditions = self._asked.of(cell)
+        name = self._template_name(conditions)
+        return Setup(
+            lab=checkout.files(),
+            packages=self._qemu.versions,
+            recipe=self._recipes[name],
+            memory=self._templates[name].memory_sha256,
+            server=self._servers[conditions.server].sha256,
+            memory_mb=memory_mb(conditions),
+            mips=self._experiment.mips,
+        )
+
+    def parcels(self) -> dict[str, Path]:
+        """Return what other hosts are sent, by its sha256."""
+        images = [self._root, *self._servers.values()]
+        files = {sha256(file): file for file in (self._kernel.image, self._first)}
+        return files | {image.sha256: image.path for image in images}
 
     def _chance(self, cell: Cell, round_number: int, control: bool) -> tuple[int, int]:
         """Return the clients' seed, and how many ns later the sample begins."""
@@ -334,6 +362,13 @@ class VirtualBed:
         """End every guest; safe to call twice."""
         if self._guests:
             self._guests.close()
+
+
+def sampled(answer: Answer) -> Sample:
+    """Return the sample of an answer; MachineError if it has none."""
+    if answer.sample is None:
+        raise MachineError("the guest's answer has no sample")
+    return answer.sample
 
 
 def _lacking(conditions: Conditions) -> str:

@@ -26,6 +26,10 @@ from wallab.virtual.message import Answer, Order
 _PIECE = 1 << 20
 
 
+class GuestFailed(MachineError):
+    """The guest could not do what it was told; it could not do so anywhere else, either."""
+
+
 class Recipe(msgspec.Struct, frozen=True):
     """All that a template's memory follows from."""
 
@@ -199,12 +203,12 @@ def write_order(file: Path, order: Order) -> None:
 
 
 def read_answer(emulated: Emulator) -> Answer:
-    """Let the guest run, and return its answer; MachineError if that is an error."""
+    """Let the guest run, and return its answer; GuestFailed if that is an error."""
     line = emulated.run()
     try:
         answer = jsonfile.loads(line, Answer)
     except msgspec.MsgspecError as error:
-        raise MachineError(f"the guest's answer cannot be read: {error}") from None
+        raise GuestFailed(f"the guest's answer cannot be read: {error}") from None
     if answer.error:
-        raise MachineError(f"in the virtual machine: {answer.error}")
+        raise GuestFailed(f"in the virtual machine: {answer.error}")
     return answer
