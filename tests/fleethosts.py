@@ -59,7 +59,8 @@ class Hosts:
             child = subprocess.Popen(
                 [*enter, sys.executable, "-m", module, *arguments],
                 cwd=paths.LAB, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=os.environ | environment, start_new_session=True,
+                env=os.environ | {"TMPDIR": str(self._home), **environment},
+                start_new_session=True,
             )  # fmt: skip
         self._started.append(child)
         return child

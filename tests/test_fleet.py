@@ -81,12 +81,12 @@ def test_workers_that_come_late_and_go_early(hosts: Hosts, whole: bytes, tmp_pat
     hosts.wait_for("in the fleet", 3)
     first.send_signal(signal.SIGTERM)
     assert first.wait(PATIENCE) == 130
-    for count, killed in ((20, second), (40, third), (60, second)):
-        wait_for_samples(coordinator, folder, count)
+    for kills, killed in enumerate((second, third, second), 1):
+        wait_for_samples(coordinator, folder, 20 * kills)
         os.kill(inner(killed), signal.SIGKILL)
+        hosts.wait_for("was killed by signal 9; it is started again", kills)
     assert coordinator.wait(PATIENCE) == 0, hosts.log
     assert (folder / SAMPLES).read_bytes() == whole
-    assert hosts.log.count("was killed by signal 9; it is started again") == 3
 
 
 def test_the_scheduler_may_forget_everything(hosts: Hosts, whole: bytes, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_scheduler_may_forget_everything(hosts: Hosts, whole: bytes, tmp_pat
         hosts.start_scheduler()
     assert coordinator.wait(PATIENCE) == 0, hosts.log
     assert (folder / SAMPLES).read_bytes() == whole
-    assert hosts.log.count("the scheduler is lost") == 2
+    hosts.wait_for("the scheduler is lost", 2)
 
 
 def test_a_killed_coordinator_is_resumed(hosts: Hosts, whole: bytes, tmp_path: Path) -> None:
@@ -141,9 +141,7 @@ def test_a_host_that_cannot_leaves_and_others_go_on(
     full = hosts.worker("full")
     hosts.wait_for("in the fleet")
     folder = tmp_path / "run"
-    coordinator = hosts.start(
-        "fleetrun", str(folder), ROUNDS, hosts.address, "--setup", "full full"
-    )
+    coordinator = hosts.start(RUN, str(folder), ROUNDS, hosts.address, "--setup", "full full")
     reason = "leaves the fleet: [Errno 28] No space left on device"
     hosts.wait_for(f"full {reason}")
     assert full.wait(PATIENCE) == 3

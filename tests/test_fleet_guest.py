@@ -31,7 +31,7 @@ def test_a_host_that_has_nothing_measures_the_same_bytes(tmp_path: Path) -> None
         pytest.skip(reason)
     (tmp_path / "matrix.toml").write_text(TINY)
     # The lab's own program that the emulator preloads, and nothing else.
-    own = {"WALLAB_CACHE": str(tmp_path / "cache"), "WALLAB_RUNTIME": str(tmp_path / "runtime")}
+    own = {"WALLAB_CACHE": str(tmp_path / "cache"), "WALLAB_RUNTIME": str(tmp_path / "far")}
     alone = command(tmp_path, "alone")
     assert alone.returncode == 0, alone.stderr
     with Hosts(tmp_path) as hosts:
@@ -48,4 +48,4 @@ def test_a_host_that_has_nothing_measures_the_same_bytes(tmp_path: Path) -> None
     assert {note["host"] for note in notes if "cell" in note} == {"far"}
     assert list((tmp_path / "cache" / "virtual" / "parcels").iterdir())
     # Its guests are gone, and what they had.
-    assert list((tmp_path / "runtime").glob("*")) == []
+    assert list((tmp_path / "far").glob("*")) == []

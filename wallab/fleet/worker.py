@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 
 from distributed import Worker
 
@@ -12,6 +13,9 @@ from wallab.files import jsonfile
 from wallab.fleet import dasksettings, tasks
 from wallab.fleet.member import UNFIT, Member
 from wallab.machine import ledger
+
+_PATIENCE = 25
+"""Seconds that leaving may take, less than scripts/worker waits."""
 
 
 async def _work(member: Member, scratch: str) -> int:
@@ -26,11 +30,19 @@ async def _work(member: Member, scratch: str) -> int:
         dashboard_address="127.0.0.1:0",
     )
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, tasks.leave, worker)
+    loop.add_signal_handler(signal.SIGTERM, _end, worker)
     async with worker:
         print("worker: in the fleet", file=sys.stderr, flush=True)
         await worker.finished()
     return UNFIT if tasks.unfit() else 0
+
+
+def _end(worker: Worker) -> None:
+    """Leave the fleet; where nobody answers any more, just end."""
+    limit = threading.Timer(_PATIENCE, os._exit, [1])
+    limit.daemon = True
+    limit.start()
+    tasks.leave(worker)
 
 
 def main() -> int:
