@@ -28,7 +28,9 @@ OTHERS = {
         "pip compile --universal --generate-hashes --no-header --python-version 3.11 "
         "pyproject.toml -o requirements.txt",
         "pip compile --universal --generate-hashes --no-header --python-version 3.11 "
-        "pyproject.toml --extra test -c requirements.txt -o requirements-test.txt",
+        "pyproject.toml --extra fleet -c requirements.txt -o requirements-fleet.txt",
+        "pip compile --universal --generate-hashes --no-header --python-version 3.11 "
+        "pyproject.toml --extra test -c requirements-fleet.txt -o requirements-test.txt",
     ],
 }
 """Programs that are not the lab's, with the arguments that were tried by hand."""

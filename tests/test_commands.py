@@ -26,7 +26,17 @@ def lab(command: str, *arguments: str | Path, **environment: str) -> tuple[int, 
 
 @pytest.mark.parametrize(
     "command",
-    ["build-variant", "run-matrix", "power-cut", "reproduce", "tabulate", "drive", "screenshot"],
+    [
+        "build-variant",
+        "run-matrix",
+        "power-cut",
+        "reproduce",
+        "tabulate",
+        "drive",
+        "screenshot",
+        "worker",
+        "scheduler",
+    ],
 )
 def test_help_has_examples(command: str) -> None:
     code, output, _ = lab(command, "--help")

@@ -106,6 +106,9 @@ def test_every_script_is_shown() -> None:
         "scripts/power-cut --cells sync=nosuch",
         "scripts/power-cut --fault nosuch",
         "scripts/reproduce",
+        "scripts/worker",
+        "scripts/scheduler --nosuch",
+        "scripts/run-matrix --scheduler tcp://HOST:8786",
         "scripts/reproduce latest --samples 0",
         "scripts/run-matrix --machine virtual --mips 1001",
         "scripts/tabulate",
@@ -138,7 +141,17 @@ def test_a_wrong_line_is_seen(line: str) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["build-variant", "drive", "figures", "power-cut", "reproduce", "run-matrix", "tabulate"],
+    [
+        "build-variant",
+        "drive",
+        "figures",
+        "power-cut",
+        "reproduce",
+        "run-matrix",
+        "scheduler",
+        "tabulate",
+        "worker",
+    ],
 )
 def test_help(script: str) -> None:
     check(f"scripts/{script} --help")

@@ -6,11 +6,8 @@ from itertools import islice
 from types import TracebackType
 
 from wallab.bench.bed import Bed
-from wallab.bench.schedule import Turn
+from wallab.bench.schedule import Pending
 from wallab.record.samples import Sample
-
-Pending = tuple[int, int, Turn]
-"""Round, position, turn."""
 
 
 class Ahead:
@@ -28,6 +25,11 @@ class Ahead:
 
     def __enter__(self) -> "Ahead":
         return self
+
+    @property
+    def words(self) -> str:
+        """Say nothing: it is all done here."""
+        return ""
 
     def sample(self, pending: Callable[[], Iterable[Pending]]) -> Sample:
         """Return the sample of what is pending first."""

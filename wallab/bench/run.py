@@ -10,6 +10,7 @@ import msgspec
 
 from wallab.bench.ahead import Ahead
 from wallab.bench.bed import Bed
+from wallab.bench.engine import Engine
 from wallab.bench.schedule import Schedule, Turn
 from wallab.duration import duration
 from wallab.errors import LabError, MachineError
@@ -48,16 +49,18 @@ def turns_of(cells: Iterable[Cell], control: Cell | None) -> list[Turn]:
 class Run:
     """A run directory and what is still to be measured in it."""
 
-    def __init__(self, folder: Path, plan: Manifest, bed: Bed, jobs: int = 1) -> None:
+    def __init__(
+        self, folder: Path, plan: Manifest, bed: Bed, engine: Engine | None = None
+    ) -> None:
         """`plan` lacks what only the test bed knows: methods and template.
 
-        So many samples are measured at a time, by a bed on which they cannot disturb each other.
+        The engine takes its samples; if none is named they are measured one by one.
         """
         self.folder = folder
         self.samples = SampleFile(folder / SAMPLES)
         self._plan = plan
         self._bed = bed
-        self._jobs = jobs
+        self._engine = engine or Ahead(bed, 1)
 
     def measure(self, *, resumed: bool, max_seconds: float | None = None) -> list[Sample]:
         """Measure what is missing, and return all samples.
@@ -177,7 +180,7 @@ class Run:
         ended, last = "complete", 0
         with (
             Work(f"{title} in {plan.preset.rounds} rounds") as work,
-            Ahead(self._bed, self._jobs) as ahead,
+            self._engine as engine,
         ):
             for number, _, turn in schedule.pending():
                 if deadline is not None and time.monotonic() > deadline:
@@ -189,11 +192,11 @@ class Run:
                 done, left = schedule.measured(), schedule.left()
                 work.update(
                     done / (done + left),
-                    f"round {number}: {turn.name}{_so_far(schedule.so_far(turn))}",
+                    f"round {number}: {turn.name}{_so_far(schedule.so_far(turn))}{engine.words}",
                     # A virtual machine's seconds are not those that somebody waits.
                     None if plan.virtual else schedule.seconds_left(),
                 )
-                sample = ahead.sample(schedule.pending)
+                sample = engine.sample(schedule.pending)
                 sample = msgspec.structs.replace(sample, control=turn.control)
                 self.samples.append(sample)
                 schedule.add(sample)

@@ -6,7 +6,7 @@ the samples alone, so an interrupted run goes on as if it had not been.
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -47,6 +47,18 @@ def turn_of(sample: Sample) -> Turn:
     return Turn(sample.cell, sample.control)
 
 
+Pending = tuple[int, int, Turn]
+"""Round, position in it (both from 1), turn."""
+
+
+class _Known(NamedTuple):
+    """What is kept of a sample, whose rest is in the run's file."""
+
+    tps: float | None
+    """None: it failed."""
+    seconds: float
+
+
 class Schedule:
     """What of a run is still to be measured."""
 
@@ -54,29 +66,41 @@ class Schedule:
         self._turns = list(turns)
         self._preset = preset
         self._rounds = rounds(self._turns, preset.rounds, seed)
-        self._samples: dict[tuple[object, ...], dict[int, Sample]] = {
+        self._samples: dict[tuple[object, ...], dict[int, _Known]] = {
             turn.key: {} for turn in self._turns
         }
+        self._whole = 0
+        """Rounds, from the first, in which nothing is pending any more."""
 
     def add(self, sample: Sample) -> None:
         """Take note of a sample, also one of an earlier session."""
-        self._samples.setdefault(turn_of(sample).key, {})[sample.round] = sample
+        known = _Known(sample.figures.tps if sample.figures else None, sum(sample.phases.values()))
+        self._samples.setdefault(turn_of(sample).key, {})[sample.round] = known
 
-    def pending(self) -> Iterator[tuple[int, int, Turn]]:
-        """Yield round, position in it (both from 1) and turn, one after the other.
+    def pending(self) -> Iterator[Pending]:
+        """Yield what is pending, in its order.
 
-        Each must be added as a sample before the next is asked for.
+        For what is to be measured, each must be added as a sample before the next is asked for.
         """
-        for number, shuffled in enumerate(self._rounds, 1):
-            for position, turn in enumerate(shuffled, 1):
+        for number in range(self._whole + 1, len(self._rounds) + 1):
+            for position, turn in enumerate(self._rounds[number - 1], 1):
                 if number not in self._samples[turn.key] and not self._done(turn, number):
                     yield number, position, turn
+            if self._whole == number - 1 and not self._pending_in(number):
+                self._whole = number
+
+    def _pending_in(self, number: int) -> bool:
+        """Whether anything is; what is not, never will be: all that decides on it is measured."""
+        return any(
+            number not in self._samples[turn.key] and not self._done(turn, number)
+            for turn in self._turns
+        )
 
     def _rates(self, turn: Turn, before: int | None = None) -> list[float]:
         return [
-            sample.figures.tps
-            for number, sample in sorted(self._samples[turn.key].items())
-            if sample.figures and (before is None or number < before)
+            known.tps
+            for number, known in sorted(self._samples[turn.key].items())
+            if known.tps is not None and (before is None or number < before)
         ]
 
     def _done(self, turn: Turn, number: int) -> bool:
@@ -96,6 +120,8 @@ class Schedule:
     def _waiting(self, turn: Turn) -> int:
         """Return how many samples of a cell are left, if it is not precise enough early."""
         mine = self._samples[turn.key]
+        if self._preset.precision is None:
+            return self._preset.rounds - len(mine)
         return sum(
             1
             for number in range(1, self._preset.rounds + 1)
@@ -111,11 +137,11 @@ class Schedule:
         known = [s for of_turn in self._samples.values() for s in of_turn.values()]
         if not known:
             return None
-        typical = sum(map(_seconds, known)) / len(known)
+        typical = sum(each.seconds for each in known) / len(known)
         total = 0.0
         for turn in self._turns:
             mine = self._samples[turn.key].values()
-            each = sum(map(_seconds, mine)) / len(mine) if mine else typical
+            each = sum(each.seconds for each in mine) / len(mine) if mine else typical
             total += each * self._waiting(turn)
         return total
 
@@ -126,12 +152,8 @@ class Schedule:
             mine = self._samples[turn.key]
             spared = self._preset.rounds - len(mine)
             if spared > 0 and self._done(turn, max(mine, default=0) + 1):
-                each = sum(map(_seconds, mine.values())) / len(mine)
+                each = sum(each.seconds for each in mine.values()) / len(mine)
                 cells.append(
                     StoppedEarly(turn.cell, turn.control, len(mine), round(each * spared, 1))
                 )
         return cells
-
-
-def _seconds(sample: Sample) -> float:
-    return sum(sample.phases.values())

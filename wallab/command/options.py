@@ -25,6 +25,20 @@ MATRIX = click.option(
 )
 
 
+KEY = click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of the fleet, for TLS.  [default: ~/.config/wal-lab/fleet.pem, beyond this machine]",
+)
+
+INSECURE = click.option(
+    "--insecure",
+    is_flag=True,
+    help="Without TLS: whoever reaches the scheduler runs code on every host of the fleet.",
+)
+
+
 def _without_sandbox(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     """Set what whoever builds looks at."""
     if given:

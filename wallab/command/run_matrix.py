@@ -8,10 +8,14 @@ from typing import Any
 import click
 
 from wallab.bench import run
+from wallab.bench.ahead import Ahead
+from wallab.bench.engine import Engine
 from wallab.bench.plan import PRESET, RunPlan, RunRequest, planned, prepare
 from wallab.bench.realbed import RealBed
 from wallab.command import options, outcome
 from wallab.errors import LabError
+from wallab.fleet import contact as contacts
+from wallab.fleet.contact import Contact
 from wallab.machine import serversandbox
 from wallab.progress import say
 from wallab.record import manifest as manifests
@@ -33,6 +37,7 @@ Examples:
   scripts/run-matrix --drive directory --directory /srv/x   where that is, as it is
   scripts/run-matrix --drive device --directory /srv/x      its write cache switched
   scripts/run-matrix --machine virtual --jobs 2 by a clock that counts instructions
+  scripts/run-matrix --machine virtual --scheduler tcp://HOST:8786  by a fleet
   scripts/run-matrix --dry-run                  list what would be measured
 """
 
@@ -70,6 +75,29 @@ def report_failed(table: Table, folder: Path) -> int:
     for cell in failed:
         say(f"failed in every round: {', '.join(cell.values())}; {folder / SAMPLES} says why")
     return 1 if failed else 0
+
+
+def check_fleet(scheduler: str | None, *, virtual: bool, jobs: int | None, alone: bool) -> None:
+    """LabError where options do not go with a scheduler, or not without; MachineError: no Dask."""
+    if not scheduler:
+        if not alone:
+            raise LabError("--key and --insecure: are for a --scheduler")
+        return
+    if not virtual:
+        raise LabError("--scheduler: real time is measured here; add --machine virtual")
+    if jobs:
+        raise LabError("--jobs: each host of a fleet is told its own, by scripts/worker")
+    contacts.check_dask()
+
+
+def fleet_of(contact: Contact, bed: VirtualBed) -> Engine:
+    """Return the engine that has samples of the bed taken by a fleet."""
+    # Who measures alone need not have Dask.
+    from wallab.fleet.desk import Desk  # noqa: PLC0415
+    from wallab.fleet.engine import Fleet  # noqa: PLC0415
+    from wallab.fleet.virtualsource import VirtualSource  # noqa: PLC0415
+
+    return Fleet(contact, VirtualSource(bed), Desk(bed.parcels()))
 
 
 @click.command(epilog=EPILOG)
@@ -135,6 +163,13 @@ def report_failed(table: Table, folder: Path) -> int:
     type=click.IntRange(1),
     help="Samples at a time, on a virtual machine.  [default: what this machine holds]",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Have samples of a virtual machine taken by the workers of scripts/scheduler there.",
+)
+@options.KEY
+@options.INSECURE
 @click.option("--dry-run", "list_only", is_flag=True, help="List the cells, measure nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def command(
@@ -142,6 +177,9 @@ def command(
     max_seconds: float | None,
     root_device_too: bool,
     jobs: int | None,
+    scheduler: str | None,
+    key: Path | None,
+    insecure: bool,
     list_only: bool,
     as_json: bool,
     **asked: Any,
@@ -157,14 +195,17 @@ def command(
         virtualbed.check(plan.experiment)
     elif jobs not in {None, 1}:
         raise LabError("--jobs: in real time samples disturb each other; add --machine virtual")
+    check_fleet(scheduler, virtual=virtual, jobs=jobs, alone=not (key or insecure))
     if list_only:
         dry_run(plan)
         return 0
+    contact = contacts.contact(scheduler, key, insecure=insecure) if scheduler else None
     prepared = prepare(plan)
     folder, manifest = plan.folder, prepared.manifest
     try:
         parts = (manifest.experiment, manifest.preset, manifest.cells, prepared.servers)
         bed: RealBed | VirtualBed
+        engine: Engine
         if virtual:
             # Of the emulator and the kernel of a run that goes on, there may be newer ones.
             before = manifests.load(folder).virtual if plan.resumed else None
@@ -172,11 +213,13 @@ def command(
                 *parts, seed=manifest.seed, folder=folder, workers=jobs,
                 packages=before.packages if before else None,
             )  # fmt: skip
-            manifest.virtual, workers = bed.machine, bed.jobs
+            manifest.virtual = bed.machine
+            engine = fleet_of(contact, bed) if contact else Ahead(bed, bed.jobs)
         else:
             confinement = serversandbox.confinement(guest=prepared.guest)
-            bed, workers = RealBed(*parts, confinement, root_device_too=root_device_too), 1
-        measuring = run.Run(folder, manifest, bed, workers)
+            bed = RealBed(*parts, confinement, root_device_too=root_device_too)
+            engine = Ahead(bed, 1)
+        measuring = run.Run(folder, manifest, bed, engine)
         measuring.measure(resumed=plan.resumed, max_seconds=max_seconds)
     except KeyboardInterrupt:
         if (folder / SAMPLES).exists():

@@ -79,6 +79,9 @@ PACKAGES: dict[str, dict[str, str]] = {
         "chromium": "chromium",
         "chromium-driver": "chromedriver",
     },
+    "fleet": {
+        "openssl": "openssl",
+    },
     "virtual": {
         "qemu-system-x86": "qemu-system-x86_64",
     },
@@ -334,6 +337,8 @@ def main() -> int:
             install_packages(["base", *groups])
             create_users()
             create_environment(LAB / "requirements.txt")
+            if "fleet" in groups:
+                create_environment(LAB / "requirements-fleet.txt")
             if "test" in groups:
                 create_environment(LAB / "requirements-test.txt")
             if "drive" in groups:

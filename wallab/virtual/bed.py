@@ -1,11 +1,10 @@
 """The bed of the virtual machine: every sample in a clone of a guest, none disturbs another."""
 
-import contextlib
 import hashlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from wallab.errors import LabError, MachineError
 from wallab.files import jsonfile
 from wallab.files.digest import sha256
 from wallab.files.timestamp import utc
-from wallab.machine.ledger import Ledger
+from wallab.machine import checkout
 from wallab.progress import say
 from wallab.record.conditions import Conditions, server_name
 from wallab.record.experiment import Cell, Experiment, Preset
@@ -26,8 +25,10 @@ from wallab.record.manifest import BedReport
 from wallab.record.samples import Sample
 from wallab.record.virtualmachine import VirtualMachine
 from wallab.virtual import clone, emulator, kernel, python, qemu, rootfs, template, turns
-from wallab.virtual.emulator import Emulator, Machine
+from wallab.virtual.emulator import Machine
+from wallab.virtual.guests import Guests
 from wallab.virtual.message import Answer, Order
+from wallab.virtual.setup import Setup
 from wallab.virtual.template import Recipe, Template
 
 HOST = "host.jsonl"
@@ -90,11 +91,8 @@ class VirtualBed:
         self._preset = preset
         self._seed = seed
         self._folder = folder
-        self._lock = threading.RLock()
-        self._running: set[Emulator] = set()
-        self._ledger: Ledger | None = None
-        self._closed = False
-        self._count = 0
+        self._lock = threading.Lock()
+        self._guests: Guests | None = None
         self._notes: list[bytes] = []
         self._kernel = kernel.fetch(packages)
         self._python = python.find(packages)
@@ -209,7 +207,7 @@ class VirtualBed:
     def open(self) -> BedReport:
         """Make the templates that the cache lacks, and ask the servers what they can do."""
         try:
-            self._ledger = Ledger.open()
+            self._guests = Guests()
             self._note({"host": platform.node(), "started": utc(), "jobs": self.jobs})
             representative = {
                 self._template_name(conditions): conditions for conditions in self._measured()
@@ -244,8 +242,8 @@ class VirtualBed:
         say(f"making the template {name}, once: a guest boots and loads its cluster")
         begun = time.monotonic()
         maker = server_name(conditions.source, MAKER)
-        with self._work() as work:
-            made = template.make(recipe, self._parts(conditions, maker), work, self._started)
+        assert self._guests is not None
+        made = template.make(recipe, self._parts(conditions, maker), self._guests)
         self._note({"template": name, "seconds": round(time.monotonic() - begun, 1)})
         return made
 
@@ -276,7 +274,8 @@ class VirtualBed:
                     if reason:
                         self._lacking[asked.key(cell)] = reason
         except BaseException:
-            self._end_all()
+            assert self._guests is not None
+            self._guests.end_all()
             raise
         finally:
             pool.shutdown(cancel_futures=True)
@@ -289,26 +288,52 @@ class VirtualBed:
         self, cell: Cell, round_number: int, position: int, *, control: bool = False
     ) -> Sample:
         """Measure the cell in a clone; may be called from several threads at a time."""
+        order = self.order(cell, round_number, position, control=control)
+        begun = time.monotonic()
+        answer = self._cloned(self._asked.of(cell), order)
+        self.note_sample(order, time.monotonic() - begun, control=control)
+        return sampled(answer)
+
+    def order(self, cell: Cell, round_number: int, position: int, *, control: bool) -> Order:
+        """Return what a guest is told that measures the cell."""
         seed, wait = self._chance(cell, round_number, control)
-        conditions = self._asked.of(cell)
-        order = Order(
+        return Order(
             kind="sample",
             experiment=self._experiment,
             preset=self._preset,
-            server=conditions.server,
+            server=self._asked.of(cell).server,
             cells=(cell,),
             round=round_number,
             position=position,
             seed=seed,
             wait_ns=wait,
         )
-        begun = time.monotonic()
-        answer = self._cloned(conditions, order)
-        if answer.sample is None:
-            raise MachineError("the guest's answer has no sample")
-        spent = round(time.monotonic() - begun, 2)
-        self._note({"cell": cell, "round": round_number, "control": control, "seconds": spent})
-        return answer.sample
+
+    def note_sample(self, order: Order, seconds: float, *, control: bool, **where: str) -> None:
+        """Note what a sample took, here or where else it was measured."""
+        (cell,) = order.cells
+        note = {"cell": cell, "round": order.round, "control": control}
+        self._note(note | {"seconds": round(seconds, 2)} | where)
+
+    def setup(self, cell: Cell) -> Setup:
+        """Return what else any host needs that measures the cell; after open."""
+        conditions = self._asked.of(cell)
+        name = self._template_name(conditions)
+        return Setup(
+            lab=checkout.files(),
+            packages=self._qemu.versions,
+            recipe=self._recipes[name],
+            memory=self._templates[name].memory_sha256,
+            server=self._servers[conditions.server].sha256,
+            memory_mb=memory_mb(conditions),
+            mips=self._experiment.mips,
+        )
+
+    def parcels(self) -> dict[str, Path]:
+        """Return what other hosts are sent, by its sha256."""
+        images = [self._root, *self._servers.values()]
+        files = {sha256(file): file for file in (self._kernel.image, self._first)}
+        return files | {image.sha256: image.path for image in images}
 
     def _chance(self, cell: Cell, round_number: int, control: bool) -> tuple[int, int]:
         """Return the clients' seed, and how many ns later the sample begins."""
@@ -321,39 +346,10 @@ class VirtualBed:
 
     def _cloned(self, conditions: Conditions, order: Order) -> Answer:
         parts = self._parts(conditions, order.server)
-        with self._work() as work:
-            kept = self._templates[self._template_name(conditions)]
-            return clone.run(kept, order, parts, work, self._started)
-
-    @contextlib.contextmanager
-    def _work(self) -> Iterator[Path]:
-        """Make a folder for an emulator; it goes with it."""
-        assert self._ledger is not None
-        with self._lock:
-            self._count += 1
-            work = self._ledger.folder / f"guest-{self._count}"
-        work.mkdir()
-        try:
-            yield work
-        finally:
-            for file in work.iterdir():
-                file.unlink()
-            work.rmdir()
-
-    @contextlib.contextmanager
-    def _started(self, emulated: Emulator) -> Iterator[Emulator]:
-        """Own a running emulator, so that close ends it."""
-        try:
-            with self._lock:
-                if self._closed or self._ledger is None:
-                    raise MachineError("the bed is closed")
-                self._running.add(emulated)
-                self._ledger.add_process(emulated.process.pid)
-            yield emulated
-        finally:
-            emulated.end()
-            with self._lock:
-                self._running.discard(emulated)
+        assert self._guests is not None
+        return clone.run(
+            self._templates[self._template_name(conditions)], order, parts, self._guests
+        )
 
     def _note(self, line: Mapping[str, object]) -> None:
         """Add a line to the run's account of this machine, once the run has a folder."""
@@ -364,24 +360,17 @@ class VirtualBed:
                     stream.writelines(self._notes)
                 self._notes.clear()
 
-    def _end_all(self) -> None:
-        with self._lock:
-            running = list(self._running)
-        for emulated in running:
-            emulated.end()
-
     def close(self) -> None:
         """End every guest; safe to call twice."""
-        with self._lock:
-            self._closed = True
-        self._end_all()
-        deadline = time.monotonic() + 60
-        while self._running and time.monotonic() < deadline:
-            time.sleep(0.01)
-        with self._lock:
-            ledger, self._ledger = self._ledger, None
-        if ledger:
-            ledger.close()
+        if self._guests:
+            self._guests.close()
+
+
+def sampled(answer: Answer) -> Sample:
+    """Return the sample of an answer; MachineError if it has none."""
+    if answer.sample is None:
+        raise MachineError("the guest's answer has no sample")
+    return answer.sample
 
 
 def _lacking(conditions: Conditions) -> str:

@@ -21,13 +21,15 @@ def differing(run: Manifest, here: Manifest) -> list[str]:
 def of_memory(run: Manifest, here: Mapping[str, str]) -> list[str]:
     """Name each template whose memory became another one here, though its recipe is the same."""
     return [
-        _words(f"the memory of the template {name}", "", known, "", here[name])
+        words(f"the memory of the template {name}", "", known, "", here[name])
         for name, known in run.template_memory.items()
         if here.get(name, known) != known
     ]
 
 
-def _words(what: str, run: str, run_digest: str, here: str, here_digest: str) -> str:
+def words(what: str, run: str, run_digest: str, here: str, here_digest: str) -> str:
+    """Say how an input differs, by versions, where there are any, and digests."""
+
     def named(version: str, digest: str) -> str:
         return f"{version} (sha256 {digest[:16]})" if version else f"sha256 {digest[:16]}"
 
@@ -38,9 +40,9 @@ def _parts(run: Manifest, here: Manifest) -> Iterator[str]:
     """Yield what the root file system is made of, ahead of itself: it tells why that differs."""
     digest = run.lab.get("files", "")
     if digest != here.lab.get("files", ""):
-        yield _words("the lab", _lab(run.lab), digest, _lab(here.lab), here.lab.get("files", ""))
+        yield words("the lab", _lab(run.lab), digest, _lab(here.lab), here.lab.get("files", ""))
     if run.drive_program != here.drive_program:
-        yield _words("the drive's program", "", run.drive_program, "", here.drive_program)
+        yield words("the drive's program", "", run.drive_program, "", here.drive_program)
     for name in sorted(run.drives.keys() | here.drives.keys()):
         if run.drives.get(name) != here.drives.get(name):
             yield f"the parameters of the drive {name}"
@@ -60,7 +62,7 @@ def _servers(run: Manifest, here: Manifest) -> Iterator[str]:
                 _server(manifest.builds[name]) if name in manifest.builds else "none"
                 for manifest in (run, here)
             )
-            yield _words(f"the server {name}", next(versions), known, next(versions), digest)
+            yield words(f"the server {name}", next(versions), known, next(versions), digest)
 
 
 def _server(build: Build) -> str:
@@ -84,10 +86,10 @@ def _machine(run: VirtualMachine, here: VirtualMachine) -> Iterator[str]:
         known, found = getattr(run, digest), getattr(here, digest)
         if known != found:
             names_of = [getattr(machine, version) if version else "" for machine in (run, here)]
-            yield _words(what, names_of[0], known, names_of[1], found)
+            yield words(what, names_of[0], known, names_of[1], found)
     for name, recipe in here.templates.items():
         if run.templates.get(name) != recipe:
-            yield _words(
+            yield words(
                 f"the recipe of the template {name}",
                 "",
                 run.templates.get(name, "none"),

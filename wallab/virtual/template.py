@@ -20,9 +20,14 @@ from wallab.record.experiment import Cell, Experiment, Preset
 from wallab.virtual import message
 from wallab.virtual.devices import ORDERS_MB
 from wallab.virtual.emulator import Emulator, Machine
+from wallab.virtual.guests import Guests
 from wallab.virtual.message import Answer, Order
 
 _PIECE = 1 << 20
+
+
+class GuestFailed(MachineError):
+    """The guest could not do what it was told; it could not do so anywhere else, either."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -143,28 +148,26 @@ def _alone(recipe: Recipe) -> Iterator[None]:
         yield
 
 
-def make(
-    recipe: Recipe,
-    machine: Callable[[Path, Path], Machine],
-    work: Path,
-    started: Callable[[Emulator], contextlib.AbstractContextManager[Emulator]],
-) -> Template:
+def make(recipe: Recipe, machine: Callable[[Path, Path], Machine], guests: Guests) -> Template:
     """Return the template, made unless the cache has it.
 
-    `machine` returns the guest's parts for its RAM and its orders; `started` owns the emulator
-    while it runs in the folder `work`. MachineError where the guest fails.
+    `machine` returns the guest's parts for its RAM and its orders; `guests` own the emulator while
+    it runs. MachineError where the guest fails.
     """
     with _alone(recipe):
         if (template := kept(recipe)) is not None:
             return template
         folder = _folder(recipe)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name:
+        with (
+            guests.work() as work,
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as name,
+        ):
             made = Path(name) / "made"
             made.mkdir()
             orders = work / "orders"
             write_order(orders, recipe.order)
             emulated = Emulator(machine(made / "ram", orders), work, clone=False)
-            with started(emulated):
+            with guests.started(emulated):
                 answer = read_answer(emulated)
                 emulated.save(made / "devices")
             jsonfile.save(made / "recipe.json", recipe)
@@ -201,12 +204,12 @@ def write_order(file: Path, order: Order) -> None:
 
 
 def read_answer(emulated: Emulator) -> Answer:
-    """Let the guest run, and return its answer; MachineError if that is an error."""
+    """Let the guest run, and return its answer; GuestFailed if that is an error."""
     line = emulated.run()
     try:
         answer = jsonfile.loads(line, Answer)
     except msgspec.MsgspecError as error:
-        raise MachineError(f"the guest's answer cannot be read: {error}") from None
+        raise GuestFailed(f"the guest's answer cannot be read: {error}") from None
     if answer.error:
-        raise MachineError(f"in the virtual machine: {answer.error}")
+        raise GuestFailed(f"in the virtual machine: {answer.error}")
     return answer
