@@ -138,7 +138,7 @@ def test_help_and_readme_name_the_same_commands(served: tuple[NbdClient, DriveCo
         ("timing maybe", "expected: timing on|off"),
         ("write-cache battery2", "expected: write-cache off|on|battery"),
         ("destage", "expected: destage pause|resume"),
-        ("power of", r"expected: power on|off \[writes=N\]"),
+        ("power of", r"expected: power on|off \[writes=N|flushes=N|follow\]"),
         ("power off keep=2", "keep=SHARE"),
         ("errors flush times=x", r"expected: errors off|all|read|write|flush \[times=N\]"),
         ("trace here", "expected: trace PATH|off"),

@@ -17,6 +17,11 @@ from wallab.files import digest
 from wallab.fleet import contact
 from wallab.record.samples import SAMPLES, SampleFile
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("WALLAB_TEST_FLEET"),
+    reason="starts many processes for minutes: set WALLAB_TEST_FLEET=1",
+)
+
 RUN = "benchmarks.fleetrun"
 ROUNDS = "20"
 
