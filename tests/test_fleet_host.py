@@ -12,7 +12,7 @@ from wallab.machine import checkout
 from wallab.record import matrix
 from wallab.virtual import host, qemu, template, turns
 from wallab.virtual.host import Host
-from wallab.virtual.message import Order
+from wallab.virtual.message import Answer, Order
 from wallab.virtual.setup import Setup
 from wallab.virtual.template import Recipe
 
@@ -97,7 +97,7 @@ def test_what_was_sent_is_what_was_asked_for(setup: Setup, tmp_path: Path) -> No
 def test_a_template_that_became_another_is_refused(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = template.Template(tmp_path, host.Answer(), "other memory")
+    kept = template.Template(tmp_path, Answer(), "other memory")
     monkeypatch.setattr(template, "kept", lambda recipe: kept)
     monkeypatch.setattr(host, "parcel", lambda digest, fetch: tmp_path / digest)
     assert "became another here than where the run was begun" in refused(setup, setup.recipe.order)
