@@ -74,6 +74,12 @@ def test_the_thread_stands_in_it() -> None:
         ("size_mb = 2048", "size_mb = 1", r"experiment\.thread\.drive\.wal\.size_mb: expected"),
         ('commit_delay = "500"', '"commit delay" = "500"', "settings: “commit delay”"),
         ('write_cache = "off" },', 'write_cache = "of" },', "only: “of” is not on the axis"),
+        (
+            'only = [\n  { variant = "direct-io"',
+            'control = { variant = "both", write_cache = "off", sync = "fsync" }\n'
+            'only = [\n  { wariant = "direct-io"',
+            "only: unknown axis “wariant”",
+        ),
         ("[experiment.thread]", "[experiment.thread", r"matrix\.toml: "),
     ],
 )

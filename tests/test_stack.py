@@ -484,7 +484,7 @@ def test_restore_brings_the_snapshot_back(drive: SimulatedDrive) -> None:
 
 
 def test_bad_profile_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wallab.drives.simulated.profile", lambda name: {"rpm": "fast"})
+    monkeypatch.setattr("wallab.drives.simulated.profile", lambda *_: {"rpm": "fast"})
     ledger = Ledger.open(f"test-{os.getpid()}-bad")
     try:
         with pytest.raises(Exception, match="rpm"):

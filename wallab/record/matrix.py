@@ -173,12 +173,12 @@ def _check_pacing(experiment: Experiment) -> None:
 def _check_preset(preset: Preset, experiment: Experiment) -> None:
     if (preset.transactions is None) == (preset.seconds is None):
         raise LabError(": expected either transactions or seconds")
+    for condition in preset.only:
+        _check_condition(".only", condition, experiment)
     if preset.control is not None and preset.control not in cells(experiment, preset):
         raise LabError(
             f".control: expected a cell of the preset, a value each of {', '.join(experiment.axes)}"
         )
-    for condition in preset.only:
-        _check_condition(".only", condition, experiment)
 
 
 def _check_condition(key: str, condition: Only, experiment: Experiment) -> None:
