@@ -71,7 +71,6 @@ def test_a_fleet_has_the_bytes_of_one_machine(hosts: Hosts, whole: bytes, tmp_pa
     hosts.wait_for("in the fleet", 3)
     said = run(tmp_path / "run", hosts.address)
     assert (tmp_path / "run" / SAMPLES).read_bytes() == whole
-    assert whole.count(b"\n") == 88
     assert "precise enough early" in said
 
 
