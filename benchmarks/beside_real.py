@@ -75,14 +75,14 @@ def pairs(virtual: Sequence[Sample], real: Sequence[Sample]) -> list[Pair]:
     ]
 
 
-def text(found: Sequence[Pair]) -> str:
+def text(cells: Sequence[Pair]) -> str:
     """Return the table; cells that are judged first."""
-    names = {id(pair): ", ".join(pair.cell.values()) for pair in found}
+    names = {id(pair): ", ".join(pair.cell.values()) for pair in cells}
     width = max(map(len, names.values()), default=0)
     head = f"{'virtual':>9}{'real':>9}{'ratio':>7}{'processor':>17}"
     units = f"{'TPS':>9}{'TPS':>9}{'':7}{'virtual':>10}{'real':>7}"
     lines = [" " * width + head, " " * width + units]
-    for pair in sorted(found, key=lambda pair: not pair.judged):
+    for pair in sorted(cells, key=lambda pair: not pair.judged):
         virtual, real = pair.virtual, pair.real
         lines.append(
             f"{names[id(pair)]:{width}}{virtual.tps:9.1f}{real.tps:9.1f}{pair.ratio:7.3f}"
@@ -107,14 +107,14 @@ def main() -> int:
             if (manifest.load(folder).virtual is not None) != is_virtual:
                 kind = "virtual" if is_virtual else "real"
                 raise LabError(f"{folder}: expected a run in {kind} time")
-        found = pairs(*(SampleFile(folder / SAMPLES).read() for folder in folders))
-        if not found:
+        cells = pairs(*(SampleFile(folder / SAMPLES).read() for folder in folders))
+        if not cells:
             raise LabError("the two runs have no cell in common that both measured")
     except LabError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(text(found))
-    judged = [pair.ratio for pair in found if pair.judged]
+    print(text(cells))
+    judged = [pair.ratio for pair in cells if pair.judged]
     if judged:
         print(f"{len(judged)} cells are judged: {min(judged):.3f} to {max(judged):.3f}")
     else:

@@ -74,14 +74,14 @@ def cases(home: Path) -> dict[str, Case]:
 
 def left(home: Path) -> list[str]:
     """Say what there is that must not be."""
-    found = [f"process {process.pid}" for process in psutil.process_iter(["cmdline"])
+    left = [f"process {process.pid}" for process in psutil.process_iter(["cmdline"])
              if LONG in (process.info["cmdline"] or [])]  # fmt: skip
-    found += [
+    left += [
         str(path)
         for path in (*home.glob("servers/*/*"), home / "planted", PROGRAM)
         if path.exists()
     ]
-    return found
+    return left
 
 
 def build(case: Case, home: Path) -> str:

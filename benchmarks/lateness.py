@@ -22,12 +22,12 @@ _SHOWN = ("p50_ns", "p99_ns", "max_ns")
 
 def cells(samples: Sequence[Sample]) -> dict[tuple[str, ...], list[dict[str, int]]]:
     """Return what the drives say of their lateness, by cell and the drive's name."""
-    found: dict[tuple[str, ...], list[dict[str, int]]] = {}
+    lateness: dict[tuple[str, ...], list[dict[str, int]]] = {}
     for sample in samples:
         for name, drive in sample.drive.items():
             if drive.lateness.get("count"):
-                found.setdefault((*sample.cell.values(), name), []).append(drive.lateness)
-    return found
+                lateness.setdefault((*sample.cell.values(), name), []).append(drive.lateness)
+    return lateness
 
 
 def worst(samples: Sequence[dict[str, int]]) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def worst(samples: Sequence[dict[str, int]]) -> tuple[int, ...]:
 def text(runs: Sequence[tuple[Manifest, Sequence[Sample]]]) -> str:
     """Return the table, its columns in the order of the runs."""
     by_run = [cells(samples) for _, samples in runs]
-    rows = list(dict.fromkeys(row for found in by_run for row in found))
+    rows = list(dict.fromkeys(row for run in by_run for row in run))
     names = {row: ", ".join(row) for row in rows}
     width = max(map(len, names.values()), default=0)
     heads = [plan.experiment.machine for plan, _ in runs]
@@ -47,8 +47,8 @@ def text(runs: Sequence[tuple[Manifest, Sequence[Sample]]]) -> str:
     lines.append(" " * width + "".join(f"  {'p50':>8}{'p99':>8}{'max':>8}" for _ in runs))
     for row in rows:
         line = f"{names[row]:{width}}"
-        for found in by_run:
-            figures = worst(found[row]) if row in found else ()
+        for run in by_run:
+            figures = worst(run[row]) if row in run else ()
             line += "  " + "".join(f"{ns / 1e3:8.1f}" for ns in figures).rjust(24)
         lines.append(line.rstrip())
     return "\n".join(lines)

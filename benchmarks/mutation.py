@@ -127,8 +127,8 @@ class _Words(ast.NodeTransformer):
         self._inside = False
 
     def visit(self, node: ast.AST) -> ast.AST:
-        said = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say"
-        if not self._inside and (isinstance(node, ast.Raise) or said):
+        saying = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say"
+        if not self._inside and (isinstance(node, ast.Raise) or saying):
             self._inside = True
             node = self.generic_visit(node)
             self._inside = False
@@ -192,11 +192,11 @@ def mutants_of(module: str, lab: Path, python: Path) -> list[Mutant]:
                 words += line
         except subprocess.CalledProcessError:
             pass
-    found = _read(module, lab / "mutants" / "wallab" / f"{module.replace('.', '/')}.py")
-    if not found or all(mutant.code is None for mutant in found):
-        said = words.decode(errors="replace").replace("\r", "\n")[-3000:]
-        raise LabError(f"mutmut did not get through {module}:\n{said}")
-    return found
+    mutants = _read(module, lab / "mutants" / "wallab" / f"{module.replace('.', '/')}.py")
+    if not mutants or all(mutant.code is None for mutant in mutants):
+        output = words.decode(errors="replace").replace("\r", "\n")[-3000:]
+        raise LabError(f"mutmut did not get through {module}:\n{output}")
+    return mutants
 
 
 def _read(module: str, file: Path) -> list[Mutant]:

@@ -255,15 +255,15 @@ class Bench:
             over.set()
 
 
-def report(found: list[Found]) -> str:
+def report(outcomes: list[Found]) -> str:
     """Return the figures of all trials, as a row of Markdown."""
-    hit = [trial for trial in found if trial.unsafe]
-    commits, unsafe = (sum(getattr(t, what) for t in found) for what in ("commits", "unsafe"))
+    hit = [trial for trial in outcomes if trial.unsafe]
+    commits, unsafe = (sum(getattr(t, what) for t in outcomes) for what in ("commits", "unsafe"))
     longest = [trial.longest_ms for trial in hit] or [0.0]
     return (
-        f"{len(found)} | {len(hit)} | {commits} | {unsafe} ({unsafe / commits:.1%}) | "
+        f"{len(outcomes)} | {len(hit)} | {commits} | {unsafe} ({unsafe / commits:.1%}) | "
         f"{statistics.median(longest):.0f}, {max(longest):.0f} | "
-        f"{max(t.most_kb for t in found):.0f} | {max(t.last_ms for t in found):.0f}"
+        f"{max(t.most_kb for t in outcomes):.0f} | {max(t.last_ms for t in outcomes):.0f}"
     )
 
 
@@ -278,16 +278,16 @@ def main(arguments: argparse.Namespace) -> int:
         undo.callback(owned.close)
         bench = Bench(owned, arguments.profile, undo)
         bench.start(arguments.server.resolve(), settings)
-        found = []
+        outcomes = []
         for number in range(1, arguments.trials + 1):
             trial = bench.trial(
                 arguments.old, arguments.new, arguments.clients, arguments.pause / 1000
             )
-            found.append(trial)
+            outcomes.append(trial)
             print(f"trial {number}: {trial}", flush=True)
     print(
         "\ntrials | with unsafe commits | commits | unsafe | longest in a row, ms (median, most) | "
-        f"most, kB | last after, ms\n{report(found)}"
+        f"most, kB | last after, ms\n{report(outcomes)}"
     )
     return 0
 

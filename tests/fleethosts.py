@@ -19,9 +19,9 @@ PATIENCE = 120
 
 def free_port() -> int:
     """Return a port of the loopback that nobody has."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

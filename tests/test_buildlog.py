@@ -19,8 +19,10 @@ def test_link_error_names_the_symbol_once(tmp_path: Path) -> None:
         "int main(void) { gone(); a(); return 0; }"
     )
     lines = said(tmp_path, "-o", "a", "a.c")
-    told = buildlog.telling(["[1/2] cc -c a.c", *lines, "ninja: build stopped: subcommand failed."])
-    assert [line.partition("undefined reference to ")[2].strip("`'") for line in told] == [
+    reasons = buildlog.telling(
+        ["[1/2] cc -c a.c", *lines, "ninja: build stopped: subcommand failed."]
+    )
+    assert [line.partition("undefined reference to ")[2].strip("`'") for line in reasons] == [
         "gone", "lost",
     ]  # fmt: skip
 
@@ -29,10 +31,10 @@ def test_compilers_line_is_said_once(tmp_path: Path) -> None:
     """As where a file is compiled for the server, for libraries and for programs."""
     (tmp_path / "a.c").write_text("int a(void) { return nosuch; }")
     lines = said(tmp_path, "-c", "a.c")
-    told = buildlog.telling([*lines, "FAILED: a.o", *lines, "FAILED: a_shlib.o", *lines])
-    assert len(told) == 1
-    assert told[0].startswith("a.c:1:")
-    assert "nosuch" in told[0]
+    reasons = buildlog.telling([*lines, "FAILED: a.o", *lines, "FAILED: a_shlib.o", *lines])
+    assert len(reasons) == 1
+    assert reasons[0].startswith("a.c:1:")
+    assert "nosuch" in reasons[0]
 
 
 def test_end_is_told_where_nothing_says_what_is_wrong() -> None:

@@ -240,8 +240,8 @@ LACKS_TO = CutCell("stock", "on", "fdatasync", "xfs", load="reload", to="open_di
 
 def of_reload(cell: CutCell, number: int, category: Category, unsynced: float) -> CutRecord:
     """A cut after a reload, before which so many kB had not been synced."""
-    found = Window("old", 400.0, unsynced, 0.0)
-    return msgspec.structs.replace(record(cell, number, category), window=found)
+    window = Window("old", 400.0, unsynced, 0.0)
+    return msgspec.structs.replace(record(cell, number, category), window=window)
 
 
 def test_verdicts_on_reloads_count_the_cuts_that_hit_the_window() -> None:

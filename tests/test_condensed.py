@@ -42,11 +42,11 @@ def gathered(example: Results) -> tuple[Manifest, list[Sample]]:
 def test_columns_that_say_nothing(gathered: tuple[Manifest, list[Sample]]) -> None:
     plan, samples = gathered
     every = laid_out(plan, samples)
-    shown = condensed(every)
-    assert set(every.columns) - set(shown.columns) == set(DIRECT)
+    shorter = condensed(every)
+    assert set(every.columns) - set(shorter.columns) == set(DIRECT)
     named = "; ".join(f"column {name}" for name in every.columns if name in DIRECT)
-    assert shown.left_out == (f"Left out, since all of it is (N/A): {named}: {WHY}.",)
-    assert [len(row.cells) for row in shown.rows] == [len(shown.columns)]
+    assert shorter.left_out == (f"Left out, since all of it is (N/A): {named}: {WHY}.",)
+    assert [len(row.cells) for row in shorter.rows] == [len(shorter.columns)]
     results = Results(plan, samples, every)
     for kind in ("text", "markdown", "html"):
         page = tabulation.render(results, kind)
@@ -67,9 +67,11 @@ def test_rows_that_say_nothing(example: Results) -> None:
     )
     plan = msgspec.structs.replace(example.plan, not_applicable=lacking)
     samples = [s for s in example.samples if s.cell["variant"] != "both"]
-    shown = condensed(laid_out(plan, samples))
-    assert not any("both" in row.head for row in shown.rows)
-    assert shown.left_out == ("Left out, since all of it is (N/A): row both, off: no such cache.",)
+    shorter = condensed(laid_out(plan, samples))
+    assert not any("both" in row.head for row in shorter.rows)
+    assert shorter.left_out == (
+        "Left out, since all of it is (N/A): row both, off: no such cache.",
+    )
     # Whoever published figures of it has something to say.
     assert condensed(laid_out(plan, samples, published=True)).left_out == ()
 
@@ -93,8 +95,8 @@ def test_not_run_and_failed_are_no_reason(gathered: tuple[Manifest, list[Sample]
     tried = next(s for s in samples if s.cell["sync"] == "fdatasync")
     few = [s for s in few if s.cell["sync"] != "fdatasync"]
     few.append(msgspec.structs.replace(tried, state="failed", figures=None, error="no"))
-    shown = condensed(laid_out(plan, few))
-    assert {"fsync", "fdatasync"} <= set(shown.columns)
+    shorter = condensed(laid_out(plan, few))
+    assert {"fsync", "fdatasync"} <= set(shorter.columns)
 
 
 def test_every_preset_measures_the_default_method() -> None:

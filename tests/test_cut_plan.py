@@ -76,8 +76,8 @@ def test_reload_is_cut_for_every_pair_of_methods() -> None:
     assert all(cell.honest for cell in plan.cells)
     # What must lose does so without a reload.
     assert {(cell.load, cell.to) for cell in plan.controls} == {("transactions", "")}
-    one = (*few, "sync=fdatasync", "to=open_sync,fsync")
-    plan = planned(CampaignRequest(cells=one, load="standby"))
+    single = (*few, "sync=fdatasync", "to=open_sync,fsync")
+    plan = planned(CampaignRequest(cells=single, load="standby"))
     assert [cell.name for cell in plan.cells] == [
         "standby stock on fdatasync-to-open_sync xfs", "standby stock on fdatasync-to-fsync xfs",
     ]  # fmt: skip

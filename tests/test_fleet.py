@@ -69,9 +69,9 @@ def test_a_fleet_has_the_bytes_of_one_machine(hosts: Hosts, whole: bytes, tmp_pa
     for name in ("one", "two", "three"):
         hosts.worker(name)
     hosts.wait_for("in the fleet", 3)
-    said = run(tmp_path / "run", hosts.address)
+    messages = run(tmp_path / "run", hosts.address)
     assert (tmp_path / "run" / SAMPLES).read_bytes() == whole
-    assert "precise enough early" in said
+    assert "precise enough early" in messages
 
 
 def test_workers_that_come_late_and_go_early(hosts: Hosts, whole: bytes, tmp_path: Path) -> None:

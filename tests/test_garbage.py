@@ -326,9 +326,9 @@ def test_damaged_template_of_virtual_time(
     (file.parent / "memory.sha256").write_text("0" * 64)
     assert "is made anew" in refusal(lambda _: template.kept(recipe), file, damage)
     jsonfile.save(file, Answer(methods=("fsync",)))
-    found = template.kept(recipe)
-    assert found is not None
-    assert found.answer.methods == ("fsync",)
+    reread = template.kept(recipe)
+    assert reread is not None
+    assert reread.answer.methods == ("fsync",)
 
 
 @modest

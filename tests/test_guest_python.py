@@ -47,10 +47,10 @@ NAMES = python._PACKAGES
 
 
 def test_the_newest_where_a_run_names_none(archive: Archive) -> None:
-    found = python.find({"seabios": "0"})
-    assert found.versions == dict.fromkeys(NAMES, "2")
-    assert found.program == Path(f"/cache/2/usr/bin/{python.NAME}")
-    assert found.library == Path(f"/cache/2/usr/lib/{python.NAME}")
+    chosen = python.find({"seabios": "0"})
+    assert chosen.versions == dict.fromkeys(NAMES, "2")
+    assert chosen.program == Path(f"/cache/2/usr/bin/{python.NAME}")
+    assert chosen.library == Path(f"/cache/2/usr/lib/{python.NAME}")
 
 
 def test_that_of_the_run(archive: Archive) -> None:
@@ -64,13 +64,13 @@ def test_that_of_the_run(archive: Archive) -> None:
 def test_this_machines_where_debians_is_not_to_be_had(
     archive: Archive, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = python.find(dict.fromkeys(NAMES, "0"))
-    assert found == python.own()
-    assert not found.versions
+    chosen = python.find(dict.fromkeys(NAMES, "0"))
+    assert chosen == python.own()
+    assert not chosen.versions
     assert "it never was" in capsys.readouterr().err
-    command: list[str | Path] = [found.program, "-c", "import sys; print(sys.version)"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.strip() == sys.version
+    command: list[str | Path] = [chosen.program, "-c", "import sys; print(sys.version)"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert version.strip() == sys.version
 
 
 @pytest.fixture

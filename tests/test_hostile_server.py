@@ -207,8 +207,8 @@ def test_what_a_server_has(ledger: Ledger, stock: Path) -> None:
                     "SELECT archived_count, failed_count FROM pg_stat_archiver"
                 ).fetchone()
         assert done == (1, 0), cluster.complaints()
-        found = run_inside(cluster, f"ls {ledger.folder}").split()
-        assert found == ["direct_cp", "own", "socket"]
+        names = run_inside(cluster, f"ls {ledger.folder}").split()
+        assert names == ["direct_cp", "own", "socket"]
         wrote = run_inside(cluster, f"touch {copier} {cluster.log} {cluster.clients}/x")
         assert wrote.count("cannot touch") == 3
     finally:
@@ -242,20 +242,20 @@ ATTEMPTS: dict[str, Callable[[Path, Cluster], object]] = {
 @needs_root
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_programs_of_a_tree(ledger: Ledger, tree: Path, name: str) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     cluster = cluster_of(ledger)
     for folder in (cluster.data, cluster.wal):
         process.make_folders(folder)
-    with _keep_words(said), pytest.raises((LabError, inspection.Damage)):
+    with _keep_words(messages), pytest.raises((LabError, inspection.Damage)):
         ATTEMPTS[name](tree, cluster)
     cluster.stop(signal.SIGQUIT)
-    words = "\n".join([*said, cluster.log.read_text() if cluster.log.exists() else ""])
+    words = "\n".join([*messages, cluster.log.read_text() if cluster.log.exists() else ""])
     assert f"bin/{name.split(maxsplit=1)[0]}" in words
     check_words(words)
 
 
 @contextlib.contextmanager
-def _keep_words(said: list[str]) -> Iterator[None]:
+def _keep_words(words: list[str]) -> Iterator[None]:
     """Keep what programs print, of which messages have the end alone."""
     communicate = subprocess.Popen.communicate
 
@@ -263,7 +263,7 @@ def _keep_words(said: list[str]) -> Iterator[None]:
         self: subprocess.Popen[bytes], input: bytes | None = None, timeout: float | None = None
     ) -> tuple[bytes, bytes]:
         answers = communicate(self, input, timeout)
-        said.extend(str(answer) for answer in answers)
+        words.extend(str(answer) for answer in answers)
         return answers
 
     with mock.patch.object(subprocess.Popen, "communicate", keep):

@@ -63,8 +63,10 @@ def listed(*arguments: str | Path) -> tuple[int, str, str]:
 
 def test_the_latest_run_comes_first_with_what_came_of_it(runs: Path) -> None:
     entries, damaged = index.of(runs)
-    assert [one.name for one in entries] == [EVIL, "b", "a"]
-    assert [one.started for one in entries] == sorted((e.started for e in entries), reverse=True)
+    assert [entry.name for entry in entries] == [EVIL, "b", "a"]
+    assert [entry.started for entry in entries] == sorted(
+        (e.started for e in entries), reverse=True
+    )
     scans, buffers, quick = entries
     assert (buffers.experiment, buffers.preset, buffers.machine) == ("wal-buffers", "quick", "real")
     assert buffers.variants == ("stock", "gather-write")
@@ -75,14 +77,14 @@ def test_the_latest_run_comes_first_with_what_came_of_it(runs: Path) -> None:
     assert scans.headline.startswith("scan, ms 2")
     content = (runs / "b" / "samples.jsonl").read_bytes()
     assert buffers.digest == hashlib.sha256(content).hexdigest()
-    assert [one.link for one in entries] == ["", "./b/table.txt", "./a/report.html"]
-    assert [one.name for one in damaged] == ["broken", "headless", "torn"]
+    assert [entry.link for entry in entries] == ["", "./b/table.txt", "./a/report.html"]
+    assert [entry.name for entry in damaged] == ["broken", "headless", "torn"]
 
 
 def test_runs_that_have_nothing_yet_or_were_killed(runs: Path) -> None:
     (runs / "a" / "samples.jsonl").unlink()
     edited(runs / "b", sessions=[{"started": "2026-01-01T00:00:00Z", "seconds": 1.0}])
-    by_name = {one.name: one for one in index.of(runs)[0]}
+    by_name = {entry.name: entry for entry in index.of(runs)[0]}
     assert by_name["a"].headline == "nothing measured"
     assert (by_name["a"].digest, by_name["a"].samples) == ("", 0)
     assert by_name["b"].ended == "not ended"
@@ -119,7 +121,7 @@ def test_one_file_without_network(runs: Path) -> None:
 def test_links_are_paths(tmp_path: Path) -> None:
     for name in ("javascript:alert(1)", "a b", "ä?#"):
         copied(tmp_path, "example-quick", name, "table.txt")
-    links = {one.name: one.link for one in index.of(tmp_path)[0]}
+    links = {entry.name: entry.link for entry in index.of(tmp_path)[0]}
     assert links["javascript:alert(1)"] == "./javascript%3Aalert%281%29/table.txt"
     assert links["a b"] == "./a%20b/table.txt"
     assert links["ä?#"] == "./%C3%A4%3F%23/table.txt"

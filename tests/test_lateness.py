@@ -37,9 +37,9 @@ def test_runs_stand_side_by_side_with_the_worst_sample_of_each_cell(tmp_path: Pa
     worst = max(
         s.drive["wal"].lateness["p99_ns"] for s in samples if s.cell == first.cell and s.drive
     )
-    one = first.drive["wal"].lateness
+    quantiles = first.drive["wal"].lateness
     assert figures[1] == round(worst / 1e3, 1)
-    assert figures[3:] == [round(one[key] / 1e3, 1) for key in ("p50_ns", "p99_ns", "max_ns")]
+    assert figures[3:] == [round(quantiles[key] / 1e3, 1) for key in ("p50_ns", "p99_ns", "max_ns")]
     rows = {(*s.cell.values(), drive) for s in samples for drive, d in s.drive.items()
             if d.lateness.get("count")}  # fmt: skip
     assert len(done.stdout.splitlines()) == len(rows) + 2

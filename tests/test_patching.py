@@ -192,9 +192,9 @@ def test_documentation_that_does_not_apply_is_left_out(
     bad = tmp_path / "bad.patch"
     line = next(line for line in good.splitlines() if line.startswith("-   WAL data to disk and"))
     bad.write_text(good.replace(line, f"{line} there"))
-    (said,) = tree.apply([Patch("bad", bad), patch("baseline")], "18")
+    (refusal,) = tree.apply([Patch("bad", bad), patch("baseline")], "18")
     for part in ("documentation of patch bad", f"{page}, hunk 1", "is left out"):
-        assert part in said
+        assert part in refusal
     changed = {
         str(file.relative_to(tree18))
         for folder in ("doc/src/sgml", "src/backend/access/transam")

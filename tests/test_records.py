@@ -212,13 +212,13 @@ def test_records_by_who_wrote_them(
     monkeypatch.setattr(ledger, "_check", lambda home: None)
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
-    found = ledger.records()
-    assert found.readable == {}
-    assert found.unreadable == {
+    records = ledger.records()
+    assert records.readable == {}
+    assert records.unreadable == {
         file: f"{file} is another user's, and nothing that it says is done: remove it"
     }
     assert ledger.dead() == [file]
-    assert ledger.clear_dead() == list(found.unreadable.values())
+    assert ledger.clear_dead() == list(records.unreadable.values())
     assert file.exists()
 
 
@@ -252,8 +252,8 @@ def test_a_record_that_goes_meanwhile(
         return load(file, shape)
 
     monkeypatch.setattr(jsonfile, "load", gone)
-    found = ledger.records()
-    assert (list(found.readable), found.unreadable) == ([last], {})
+    records = ledger.records()
+    assert (list(records.readable), records.unreadable) == ([last], {})
 
 
 def test_what_a_kill_left_unfinished_goes(homes: tuple[Path, Path]) -> None:
@@ -266,9 +266,9 @@ def test_what_a_kill_left_unfinished_goes(homes: tuple[Path, Path]) -> None:
 def test_living_and_dead(homes: tuple[Path, Path]) -> None:
     living = plant(homes[0], "a", owner=myself())
     dead = plant(homes[0], "b")
-    found = ledger.records()
-    assert list(found.readable) == [living, dead]
-    assert list(found.dead()) == [dead]
+    records = ledger.records()
+    assert list(records.readable) == [living, dead]
+    assert list(records.dead()) == [dead]
     assert ledger.dead() == [dead]
 
 
@@ -336,22 +336,22 @@ def test_what_there_was_nothing_to_do_for_is_not_told(
 def test_an_ending_run_tells_what_it_had_to_undo(
     undone: list[Owned], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(ledger, "say", said.append)
+    messages: list[str] = []
+    monkeypatch.setattr(ledger, "say", messages.append)
     owned = Ledger.open()
     owned.add(LOOP)
     owned.close()
     # Its own folder goes without a word.
-    assert said == ["undid DriveServers", "undid MountsBelow", "undid Attached"]
+    assert messages == ["undid DriveServers", "undid MountsBelow", "undid Attached"]
 
     def fail(folder: Folder) -> str:
         raise MachineError("it stays")
 
     monkeypatch.setattr(Folder, "undo", fail)
     again = Ledger.open()
-    said.clear()
+    messages.clear()
     again.close()
-    assert said[-1] == "it stays"
+    assert messages[-1] == "it stays"
     assert len(undone) == 6
 
 

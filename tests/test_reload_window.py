@@ -23,11 +23,11 @@ def test_all_pages_up_to_what_was_told_must_have_been_written() -> None:
         answer(45, 4),
         answer(50, 5),  # the last one is
     ]
-    found = judge(answers, written, BEGIN, reloaded_ns=1 * MS)
-    assert (found.commits, found.unsafe) == (6, 3)
-    assert found.longest_ms == pytest.approx(5)
-    assert found.most_kb == 3 * PAGE / 1024
-    assert found.last_ms == pytest.approx(49)
+    trial = judge(answers, written, BEGIN, reloaded_ns=1 * MS)
+    assert (trial.commits, trial.unsafe) == (6, 3)
+    assert trial.longest_ms == pytest.approx(5)
+    assert trial.most_kb == 3 * PAGE / 1024
+    assert trial.last_ms == pytest.approx(49)
 
 
 def test_nothing_is_missing_where_each_page_came_in_time() -> None:

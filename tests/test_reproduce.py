@@ -138,7 +138,9 @@ def found(run: Path, planted: dict[int, Any]) -> dict[int, Difference | None]:
     """What is found of all samples."""
     bed = Bed(run, planted)
     lines = reproduction.chosen(run, 9)
-    differing = {line.number: found for line, found in reproduction.compared(bed, lines, 2)}
+    differing = {
+        line.number: difference for line, difference in reproduction.compared(bed, lines, 2)
+    }
     assert bed.closed
     return differing
 
@@ -170,7 +172,7 @@ def test_a_difference_is_found_where_it_was_planted(run: Path, plant: Any, field
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "field"),
+    ("run", "other", "field"),
     [
         (b'{"a":1,"b":2}', b'{"b":2,"a":1}', ""),
         (b'{"a":1}', b'{"a":1.0}', "a"),
@@ -180,9 +182,9 @@ def test_a_difference_is_found_where_it_was_planted(run: Path, plant: Any, field
         (b'{"a":0}', b'{"a":false}', "a"),
     ],
 )
-def test_no_difference_of_bytes_is_overlooked(one: bytes, other: bytes, field: str) -> None:
-    assert reproduction.difference(one, one) is None
-    known = reproduction.difference(one, other)
+def test_no_difference_of_bytes_is_overlooked(run: bytes, other: bytes, field: str) -> None:
+    assert reproduction.difference(run, run) is None
+    known = reproduction.difference(run, other)
     assert known is not None
     assert known.field == field
 
@@ -309,8 +311,8 @@ def test_a_difference_ends_with_1_and_both_values(
     busy = sample.drive["wal"].counters["busy_ns"]
     assert last.endswith(f"drive.wal.counters.busy_ns: {busy} in the run, {busy + 1} here")
     assert asked(run, "--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told == {
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {
         "same": [1],
         "different": {
             "sample": 4, "field": "drive.wal.counters.busy_ns", "run": busy, "here": busy + 1,
@@ -358,10 +360,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str
         )
         subprocess.run([*GIT, "-C", home, "add", "--all"], check=True)
         subprocess.run([*GIT, "-C", home, "commit", "--quiet", "-m", word], check=True)
-        told = subprocess.run(
+        printed = subprocess.run(
             [*GIT, "-C", home, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
         )
-        commits.append(told.stdout.strip())
+        commits.append(printed.stdout.strip())
     for variant in ("both", "stock"):
         server = home / "build" / "18.6" / variant
         server.mkdir(parents=True)

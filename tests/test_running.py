@@ -88,8 +88,8 @@ NOTED = Process(7, 100, "this boot")
 
 
 def test_a_process_is_known_by_its_start(fake: Fake) -> None:
-    found: object = NOTED.find()
-    assert found is fake
+    noted: object = NOTED.find()
+    assert noted is fake
     for field, value in (("pid", 8), ("started", 101), ("boot", "another")):
         assert msgspec.structs.replace(NOTED, **{field: value}).find() is None
     fake.status_now = psutil.STATUS_ZOMBIE

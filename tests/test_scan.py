@@ -60,7 +60,7 @@ def test_figures_of_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "explained",
     [
         None,
         "Seq Scan",
@@ -71,9 +71,9 @@ def test_figures_of_a_plan() -> None:
         [{**EXPLAINED[0], "Execution Time": 0}],
     ],
 )
-def test_what_a_patched_server_says_otherwise_fails_the_sample(said: object) -> None:
+def test_what_a_patched_server_says_otherwise_fails_the_sample(explained: object) -> None:
     with pytest.raises(RunFailed, match="EXPLAIN"):
-        scan.outcome(said)
+        scan.outcome(explained)
 
 
 def test_published_figures_are_told_apart() -> None:

@@ -174,8 +174,8 @@ def test_a_program_runs_without_what_is_not_loaded(
     program = tmp_path / "program"
     program.write_bytes(elf.loaded((made[0][0] / "server/bin/postgres").read_bytes()))
     program.chmod(0o755)
-    told = subprocess.run([program, "here"], capture_output=True, text=True)
-    assert told.stdout == "I am here\n"
+    printed = subprocess.run([program, "here"], capture_output=True, text=True)
+    assert printed.stdout == "I am here\n"
 
 
 def test_code_is_kept_to_the_last_byte(made: list[tuple[Path, dict[str, Any]]]) -> None:
@@ -239,9 +239,9 @@ def test_a_recipe_is_named_by_every_part_of_it() -> None:
         "root",
         "server",
     )
-    one = template.Recipe(*("x" for _ in part))  # type: ignore[arg-type]
+    recipe = template.Recipe(*("x" for _ in part))  # type: ignore[arg-type]
     names = {
-        hashlib.sha256(jsonfile.dumps(msgspec.structs.replace(one, **{name: "y"}))).hexdigest()
+        hashlib.sha256(jsonfile.dumps(msgspec.structs.replace(recipe, **{name: "y"}))).hexdigest()
         for name in part
     }
     assert len(names) == len(part)

@@ -157,14 +157,14 @@ def test_a_kernel_of_the_past(past: Past, tmp_path: Path, monkeypatch: pytest.Mo
     past.add(package(tmp_path, "busybox-static", "1:0.2", {"bin/busybox": b"busy"}),
              "busybox-static", "1:0.2")  # fmt: skip
     versions = {image: old, "busybox-static": "1:0.2", "seabios": "of another's"}
-    found = kernel.fetch(versions)
-    assert (found.version, found.modules) == ("0.1-cloud-amd64", ("three_more", "one"))
-    assert found.versions == {image: old, "busybox-static": "1:0.2"}
-    assert (found.image.read_bytes(), found.busybox.read_bytes()) == (b"kernel", b"busy")
+    fetched = kernel.fetch(versions)
+    assert (fetched.version, fetched.modules) == ("0.1-cloud-amd64", ("three_more", "one"))
+    assert fetched.versions == {image: old, "busybox-static": "1:0.2"}
+    assert (fetched.image.read_bytes(), fetched.busybox.read_bytes()) == (b"kernel", b"busy")
     asked = len(past.asked)
-    assert kernel.fetch(versions) == found
+    assert kernel.fetch(versions) == fetched
     # Neither has it to be fetched once more where it is the present one.
-    found.folder.rename(kernel._folder({}))
+    fetched.folder.rename(kernel._folder({}))
     assert kernel.fetch(versions).folder == kernel._folder({}) == kernel.fetch().folder
     assert len(past.asked) == asked
 

@@ -88,9 +88,9 @@ def samples_of(
 
 def compared(plan: Manifest, samples: list[Sample]) -> Within:
     """The comparison, which there is."""
-    found = within.compare(plan, samples, summary.summarize(plan, samples, None))
-    assert found is not None
-    return found
+    result = within.compare(plan, samples, summary.summarize(plan, samples, None))
+    assert result is not None
+    return result
 
 
 def cell(variant: str, sync: str = "fdatasync") -> Cell:
@@ -132,12 +132,12 @@ def test_a_base_is_of_the_same_source(example: Manifest) -> None:
 def test_what_shifts_a_whole_round_cancels(example: Manifest) -> None:
     plan = plan_of(example, "stock", "gather-ring", "direct-io")
     samples = samples_of(plan, {"stock": 100, "gather-ring": 110, "direct-io": 100})
-    found = compared(plan, samples)
-    assert [(p.cell["variant"], p.base, p.verdict) for p in found.pairs] == [
+    result = compared(plan, samples)
+    assert [(p.cell["variant"], p.base, p.verdict) for p in result.pairs] == [
         *[("gather-ring", "stock", "faster")] * 2,
         *[("direct-io", "stock", "no difference seen")] * 2,
     ]
-    assert all(p.comparison.ratio == pytest.approx(1.1, rel=0.02) for p in found.pairs[:2])
+    assert all(p.comparison.ratio == pytest.approx(1.1, rel=0.02) for p in result.pairs[:2])
     # Not by the rates alone, which the rounds' luck moves by a factor of four.
     tps = [s.figures.tps for s in samples if s.figures and s.cell == cell("stock")]
     assert max(tps) / min(tps) > 2
@@ -158,10 +158,10 @@ def test_verdicts_are_corrected_for_the_number_of_cells(example: Manifest) -> No
             for s in samples
             if s.figures
         ]
-        found = compared(plan, noisy)
-        wrong += any(p.verdict in {"faster", "slower"} for p in found.pairs)
+        result = compared(plan, noisy)
+        wrong += any(p.verdict in {"faster", "slower"} for p in result.pairs)
         alone += any(
-            comparison.verdicts([p.comparison])[0] in {"faster", "slower"} for p in found.pairs
+            comparison.verdicts([p.comparison])[0] in {"faster", "slower"} for p in result.pairs
         )
     assert wrong <= 5
     assert alone >= 10
@@ -173,9 +173,9 @@ def test_virtual_time_wants_a_difference_of_some_size(example: Manifest) -> None
     rates = {"stock": 100, "gather-ring": 100.5, "direct-io": 98}
     samples = samples_of(plan, rates, spread=0.0001)
     assert [p.verdict for p in compared(plan, samples).pairs] == ["faster"] * 2 + ["slower"] * 2
-    found = compared(msgspec.structs.replace(plan, virtual=virtual), samples)
-    assert [p.verdict for p in found.pairs] == ["differs by less than 1%"] * 2 + ["slower"] * 2
-    assert "at least 1%" in ratios.about_verdicts(found)
+    result = compared(msgspec.structs.replace(plan, virtual=virtual), samples)
+    assert [p.verdict for p in result.pairs] == ["differs by less than 1%"] * 2 + ["slower"] * 2
+    assert "at least 1%" in ratios.about_verdicts(result)
     assert "at least" not in ratios.about_verdicts(compared(plan, samples))
 
 
@@ -186,10 +186,10 @@ def test_what_has_no_verdict_is_named(example: Manifest) -> None:
     samples = samples_of(plan, {"stock": 100, "direct-io": 100})
     failed = msgspec.structs.replace(samples[0], state="failed", figures=None, error="no")
     samples.append(msgspec.structs.replace(failed, cell=cell("both")))
-    found = compared(plan, samples)
-    assert found.failed == (cell("both"),)
+    result = compared(plan, samples)
+    assert result.failed == (cell("both"),)
     # What failed, or is (N/A), is no cell that nobody got round to.
-    assert found.unjudged == [cell("gather-ring"), cell("gather-ring", "open_sync")]
+    assert result.unjudged == [cell("gather-ring"), cell("gather-ring", "open_sync")]
     few = compared(plan, [s for s in samples if s.round <= 4])
     assert [p.verdict for p in few.pairs] == ["too few rounds"] * 2
     assert cell("direct-io") in few.unjudged
@@ -212,9 +212,9 @@ def test_controls_are_no_cells(example: Manifest) -> None:
         for s in samples
         if s.figures and s.cell["variant"] == "gather-ring"
     ]
-    found = compared(plan, samples)
-    assert compared(plan, [*samples, *second]).pairs == found.pairs
-    assert not any(pair.changes for pair in found.pairs)
+    result = compared(plan, samples)
+    assert compared(plan, [*samples, *second]).pairs == result.pairs
+    assert not any(pair.changes for pair in result.pairs)
 
 
 # --- the forms, and the gate ----------------------------------------------------------------

@@ -115,9 +115,9 @@ def test_a_pgbench_that_keeps_to_no_rate_fails_the_run(tmp_path: Path) -> None:
 
 def test_rest_is_in_the_script_and_in_no_latency(tmp_path: Path) -> None:
     stage = stage_of(tmp_path, think_ms=20)
-    shown = mock.patch.object(workload.Pgbench, "builtin", return_value="BEGIN;\nEND;\n")
+    transaction = mock.patch.object(workload.Pgbench, "builtin", return_value="BEGIN;\nEND;\n")
     builtin = Builtin("tpcb-like")
-    with shown as show:
+    with transaction as show:
         builtin.prepare(stage, mock.Mock())
     show.assert_called_once_with("tpcb-like")
     script = tmp_path / "resting.sql"

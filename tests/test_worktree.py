@@ -208,7 +208,7 @@ def test_patch_that_is_applied_already(tree: WorkTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         ("error: cannot write: No space left on device\n", "no space left on the device"),
         ("x" * 200 + "error: of a new kind, " + "y" * 290 + "\n", "new kind, " + "y" * 290),
@@ -218,7 +218,7 @@ def test_patch_that_is_applied_already(tree: WorkTree) -> None:
     ],
 )  # fmt: skip
 def test_other_words_of_git(
-    tree: WorkTree, monkeypatch: pytest.MonkeyPatch, words: str | bytes, told: str
+    tree: WorkTree, monkeypatch: pytest.MonkeyPatch, words: str | bytes, answer: str
 ) -> None:
     text = changing("src/a.c", "one", "eins")
     calls: list[tuple[Any, ...]] = []
@@ -235,7 +235,7 @@ def test_other_words_of_git(
 
     monkeypatch.setattr(git, "apply", fail)
     message = refusal(tree, patch(tree, "p", text))
-    assert message.endswith(f" does not apply to PostgreSQL 18: {told}")
+    assert message.endswith(f" does not apply to PostgreSQL 18: {answer}")
     assert calls == [
         (text.encode(), tree.path),
         (text.encode(), "--reverse", "--check", tree.path),

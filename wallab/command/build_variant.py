@@ -77,8 +77,8 @@ def listing(catalog: series.Catalog) -> str:
     lines.append("Series (PostgreSQL majors):")
     for name, majors in catalog.series.items():
         fits = [("tested with", majors.tested), ("applies to and compiles on", majors.compiles)]
-        said = "; ".join(f"{how} {', '.join(which)}" for how, which in fits if which)
-        lines.append(f"  {name}: {said or 'not tried'}")
+        fit = "; ".join(f"{how} {', '.join(which)}" for how, which in fits if which)
+        lines.append(f"  {name}: {fit or 'not tried'}")
     if own := every():
         lines.append("Your own:")
         lines += [f"  {name:{width}}  {variant.about}" for name, variant in own.items()]

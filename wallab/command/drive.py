@@ -236,12 +236,12 @@ def power_cut(directory: Path, patience: float, as_json: bool, **plan: float | N
 
     Everything fails from then on, until `power-on`.
     """
-    told: dict[str, float | str] = {
+    options: dict[str, float | str] = {
         key.replace("_", "-"): value for key, value in plan.items() if value is not None
     }
-    if "keep" in told:
-        told["keep"] = f"{told['keep']:.9f}"  # never as 1e-05
-    words = " ".join(f"{key}={value}" for key, value in told.items())
+    if "keep" in options:
+        options["keep"] = f"{options['keep']:.9f}"  # never as 1e-05
+    words = " ".join(f"{key}={value}" for key, value in options.items())
     cut = handdrive.power_off(handdrive.find(directory), words, patience)
     if as_json:
         print(jsonfile.pretty(cut))

@@ -54,12 +54,14 @@ def compile_programs() -> None:
     provision.have_program(DIRECT_CP, provision.copy_program())
 
 
-def show(line: Line, found: Difference | None) -> None:
+def show(line: Line, difference: Difference | None) -> None:
     """Print how a sample compares."""
-    if found is None:
+    if difference is None:
         print(f"{line.name}: the same {len(line.text)} bytes")
     else:
-        print(f"{line.name}: {found.field}: {found.run} in the run, {found.here} here")
+        print(
+            f"{line.name}: {difference.field}: {difference.run} in the run, {difference.here} here"
+        )
     sys.stdout.flush()
 
 
@@ -91,17 +93,19 @@ def command(run_name: str, samples: int, jobs: int | None, *, here: bool, as_jso
         go_to_its_lab(manifest, folder, [*arguments, *(["--json"] if as_json else [])])
     compile_programs()
     same: list[int] = []
-    found: Difference | None = None
-    for line, found in Reproduction(manifest, lines, jobs).differences():
+    difference: Difference | None = None
+    for line, difference in Reproduction(manifest, lines, jobs).differences():
         if not as_json:
-            show(line, found)
-        if found:
+            show(line, difference)
+        if difference:
             break
         same.append(line.number)
     if as_json:
-        different = {"sample": line.number, **msgspec.to_builtins(found)} if found else None
+        different = (
+            {"sample": line.number, **msgspec.to_builtins(difference)} if difference else None
+        )
         print(msgspec.json.encode({"same": same, "different": different}).decode())
-    return 1 if found else 0
+    return 1 if difference else 0
 
 
 if __name__ == "__main__":

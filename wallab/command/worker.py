@@ -42,11 +42,11 @@ def jobs_here() -> int:
 
 def supervise(member: Member) -> None:
     """Have a worker's process, started again whenever it ends; MachineError if it is unfit."""
-    told = jsonfile.dumps(member).decode()
+    words = jsonfile.dumps(member).decode()
     wait = 0.0
     while True:
         begun = time.monotonic()
-        worker = [sys.executable, "-m", "wallab.fleet.worker", told]
+        worker = [sys.executable, "-m", "wallab.fleet.worker", words]
         with process.started(worker, cwd=LAB, deadly=signal.SIGTERM) as child:
             code = _ended(child)
         if code == UNFIT:

@@ -31,10 +31,10 @@ class Desk:
         """Listen where those can reach it who reach the scheduler; return the address."""
         scheme, _, place = scheduler.partition("://")
         mine = get_ip(place.rpartition(":")[0].strip("[]"))
-        shown = f"[{mine}]" if ":" in mine else mine
+        address = f"[{mine}]" if ":" in mine else mine
         arguments = security.get_listen_args("scheduler") if security else {}
         self._server = Server({"parcel": self.parcel, "note": self.note}, needs_workdir=False)
-        await self._server.listen(f"{scheme}://{shown}:0", **arguments)
+        await self._server.listen(f"{scheme}://{address}:0", **arguments)
         return str(self._server.address)
 
     async def close(self) -> None:
@@ -71,18 +71,18 @@ def fetch(address: str, digest: str, target: Path) -> None:
     worker = distributed.get_worker()
 
     async def ask(offset: int) -> dict[str, Any]:
-        told: dict[str, Any] = await worker.rpc(address).parcel(digest=digest, offset=offset)
-        return told
+        answer: dict[str, Any] = await worker.rpc(address).parcel(digest=digest, offset=offset)
+        return answer
 
     with target.open("wb") as stream:
         offset, size = 0, 1
         while offset < size:
-            told = sync(worker.loop, ask, offset, callback_timeout=_PATIENCE)
-            if "error" in told:
-                raise OSError(told["error"])
-            size = told["size"]
+            answer = sync(worker.loop, ask, offset, callback_timeout=_PATIENCE)
+            if "error" in answer:
+                raise OSError(answer["error"])
+            size = answer["size"]
             stream.seek(offset)
-            stream.write(told["data"])
+            stream.write(answer["data"])
             offset += PIECE
         stream.truncate(size)
 

@@ -120,9 +120,9 @@ class Fleet:
     @property
     def words(self) -> str:
         """Who has taken how many, for people."""
-        shown = [f"{host} {count}" for host, count in self.hosts.most_common(4)]
+        hosts = [f"{host} {count}" for host, count in self.hosts.most_common(4)]
         more = [f"{len(self.hosts) - 4} more hosts"] if len(self.hosts) > 4 else []
-        return f" ({', '.join([*shown, *more])})" if shown else ""
+        return f" ({', '.join([*hosts, *more])})" if hosts else ""
 
     def sample(self, pending: Callable[[], Iterable[Pending]]) -> Sample:
         """Return the sample of what is pending first."""

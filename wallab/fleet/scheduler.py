@@ -38,8 +38,8 @@ async def _serve(contact: Contact, scratch: str) -> None:
         dashboard_address=_DASHBOARD if drawn else "127.0.0.1:0",
         local_directory=scratch,
     ) as scheduler:
-        shown = scheduler.address.partition("://")[2].rpartition(":")[0].strip("[]")
-        beyond = "" if contact.key or contacts.is_loopback(shown) else " --insecure"
+        address = scheduler.address.partition("://")[2].rpartition(":")[0].strip("[]")
+        beyond = "" if contact.key or contacts.is_loopback(address) else " --insecure"
         say(f"scheduler at {scheduler.address}; on each host: ")
         say(f"  scripts/worker {scheduler.address}{beyond}")
         await ended.wait()

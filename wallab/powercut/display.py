@@ -31,10 +31,10 @@ def layout(cells: Iterable[CellReport], titles: dict[str, str]) -> Layout:
     cells = list(cells)
     reloads = any(report.cell.to for report in cells)
     naming = ["patch", "writeback cache", "file system", *(["from"] if reloads else [])]
-    told = dict.fromkeys(_column(report) for report in cells)
+    methods = dict.fromkeys(_column(report) for report in cells)
     # In the order of the rows, as far as they are the same methods.
     columns = [
-        name for name in dict.fromkeys([*(r.cell.sync for r in cells), *told]) if name in told
+        name for name in dict.fromkeys([*(r.cell.sync for r in cells), *methods]) if name in methods
     ]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for report in cells:

@@ -31,7 +31,7 @@ def of(folder: Path) -> tuple[list[Entry], list[Damaged]]:
             entries.append(_entry(run))
         except (LabError, OSError) as error:
             damaged.append(Damaged(run.name, str(error)))
-    return sorted(entries, key=lambda one: (one.started, one.name), reverse=True), damaged
+    return sorted(entries, key=lambda entry: (entry.started, entry.name), reverse=True), damaged
 
 
 def _entry(run: Path) -> Entry:

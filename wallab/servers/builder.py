@@ -312,8 +312,8 @@ class Builder:
             if error.returncode == MachineError.exit_code:
                 raise MachineError(f"{text}; nothing was changed") from None
             raise LabError(text) from None
-        for told in foreign.printable(words.decode(errors="replace")).splitlines():
-            say(f"warning: {told}")
+        for warning in foreign.printable(words.decode(errors="replace")).splitlines():
+            say(f"warning: {warning}")
 
     def _run(
         self,

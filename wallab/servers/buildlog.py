@@ -21,14 +21,14 @@ def telling(lines: list[str]) -> list[str]:
     a symbol that is not there may be needed in many places, of which the first is told.
     """
     symbols: set[str] = set()
-    told: list[str] = []
+    wrong: list[str] = []
     for line in dict.fromkeys(map(str.strip, lines)):
         if unlinked := _UNLINKED.search(line):
             symbol = line[unlinked.start() :]
             if symbol not in symbols:
                 symbols.add(symbol)
-                told.append(line)
+                wrong.append(line)
         elif _WRONG.search(line):
-            told.append(line)
-    reasons = [line for line in told if not _RESULT.search(line)]
-    return (reasons or told)[:MOST] or lines[-LAST:]
+            wrong.append(line)
+    reasons = [line for line in wrong if not _RESULT.search(line)]
+    return (reasons or wrong)[:MOST] or lines[-LAST:]

@@ -90,9 +90,9 @@ def _same_emulator(setup: Setup) -> Qemu:
         "the emulator's turns": (recipe.turns, turns.digest()),
     }
     differing = [
-        inputs.words(what, "", known, "", found)
-        for what, (known, found) in here.items()
-        if known != found
+        inputs.words(what, "", known, "", own)
+        for what, (known, own) in here.items()
+        if known != own
     ]
     if differing:
         raise MachineError(f"not the same here as in the run: {'; '.join(differing)}")

@@ -83,10 +83,10 @@ def _machine(run: VirtualMachine, here: VirtualMachine) -> Iterator[str]:
         ("the first file system", "", "first_sha256"),
         ("the root file system", "", "root_sha256"),
     ):
-        known, found = getattr(run, digest), getattr(here, digest)
-        if known != found:
+        known, own = getattr(run, digest), getattr(here, digest)
+        if known != own:
             names_of = [getattr(machine, version) if version else "" for machine in (run, here)]
-            yield words(what, names_of[0], known, names_of[1], found)
+            yield words(what, names_of[0], known, names_of[1], own)
     for name, recipe in here.templates.items():
         if run.templates.get(name) != recipe:
             yield words(

@@ -76,10 +76,10 @@ def installed(names: tuple[str, ...]) -> dict[str, str]:
     """Return the versions of those of the packages that are installed."""
     command = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *names]
     try:
-        told = subprocess.run(command, capture_output=True, text=True).stdout
+        printed = subprocess.run(command, capture_output=True, text=True).stdout
     except OSError:  # no Debian
         return {}
-    states = [line.split("\t") for line in told.splitlines()]
+    states = [line.split("\t") for line in printed.splitlines()]
     return {name: version for name, version, state in states if state == "installed"}
 
 
@@ -120,8 +120,8 @@ class Apt:
         printed = self.ask(
             "apt-get", "--simulate", "--reinstall", "--no-install-recommends", "install", *names
         )
-        found = re.findall(r"^Inst (\S+) ", printed, re.MULTILINE)
-        return sorted({*names, *(name.partition(":")[0] for name in found)})
+        missing = re.findall(r"^Inst (\S+) ", printed, re.MULTILINE)
+        return sorted({*names, *(name.partition(":")[0] for name in missing)})
 
     def download(self, names: Sequence[str], versions: Mapping[str, str]) -> None:
         """Fetch the packages; those of a version that the archive has no more, from its past."""
@@ -148,15 +148,15 @@ def unpack(names: Sequence[str], versions: Mapping[str, str], home: Path) -> Unp
     """
     Apt(home).download(names, versions)
     whole = home / "whole"
-    found: dict[str, str] = {}
+    fetched: dict[str, str] = {}
     for file in sorted(home.glob("*.deb")):
-        told = run(["dpkg-deb", "--show", "--showformat", "${Package}\t${Version}", file], home)
-        name, version = told.split("\t")
+        printed = run(["dpkg-deb", "--show", "--showformat", "${Package}\t${Version}", file], home)
+        name, version = printed.split("\t")
         if versions.get(name, version) != version:
             raise NotToBeHad(f"{name}: asked for {versions[name]}, and got {version}")
         run(["dpkg-deb", "--extract", file, whole], home)
-        found[name] = version
-    return Unpacked(whole, found)
+        fetched[name] = version
+    return Unpacked(whole, fetched)
 
 
 def kept(

@@ -40,15 +40,15 @@ def find(versions: Mapping[str, str] | None = None) -> Python:
     """
     wanted = {name: version for name, version in (versions or {}).items() if name in _PACKAGES}
     try:
-        found = packages.kept("python", _PACKAGES, {}, alone=True)
-        if any(found.versions[name] != version for name, version in wanted.items()):
-            found = packages.kept("python", _PACKAGES, wanted, alone=True)
+        debians = packages.kept("python", _PACKAGES, {}, alone=True)
+        if any(debians.versions[name] != version for name, version in wanted.items()):
+            debians = packages.kept("python", _PACKAGES, wanted, alone=True)
     except NotToBeHad as error:
         say(f"the guest gets this machine's Python, for Debian's is not to be had: {error}")
         return own()
-    program = found.folder / "usr" / "bin" / NAME
-    library = found.folder / "usr" / "lib" / NAME
-    return Python(program, library, found.versions, found.environment)
+    program = debians.folder / "usr" / "bin" / NAME
+    library = debians.folder / "usr" / "lib" / NAME
+    return Python(program, library, debians.versions, debians.environment)
 
 
 def own() -> Python:

@@ -45,11 +45,11 @@ class Qemu(msgspec.Struct, frozen=True):
     def firmware(self) -> str:
         """The digest of the firmware that it gives to its guests."""
         share = self.program.resolve().parents[1] / "share"
-        found = [
+        files = [
             next((place for folder in _FOLDERS if (place := share / folder / name).exists()), None)
             for name in _FIRMWARE
         ]
-        return hashlib.sha256("".join(sha256(f) if f else "-" for f in found).encode()).hexdigest()
+        return hashlib.sha256("".join(sha256(f) if f else "-" for f in files).encode()).hexdigest()
 
 
 def find(versions: Mapping[str, str] | None = None) -> Qemu:
@@ -87,9 +87,9 @@ def _installed() -> Qemu | None:
 
 
 def _unpacked(wanted: Mapping[str, str]) -> Qemu:
-    found = packages.kept("qemu", PACKAGES, wanted)
-    program = found.program(PROGRAM)
+    unpacked = packages.kept("qemu", PACKAGES, wanted)
+    program = unpacked.program(PROGRAM)
     if program is None:
         raise NotToBeHad(f"{PACKAGES[0]} has no {PROGRAM} for {platform.machine()}")
-    versions = {name: found.versions[name] for name in PACKAGES}
-    return Qemu(program, found.environment, versions)
+    versions = {name: unpacked.versions[name] for name in PACKAGES}
+    return Qemu(program, unpacked.environment, versions)

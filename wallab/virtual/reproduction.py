@@ -67,8 +67,8 @@ def difference(run: bytes, here: bytes) -> Difference | None:
     """Return the first difference of two samples as they are written; None: the same bytes."""
     if run == here:
         return None
-    found = _first("", jsonfile.loads(run, Any), jsonfile.loads(here, Any))
-    return found or Difference("", run.decode(errors="replace"), here.decode(errors="replace"))
+    first = _first("", jsonfile.loads(run, Any), jsonfile.loads(here, Any))
+    return first or Difference("", run.decode(errors="replace"), here.decode(errors="replace"))
 
 
 def _first(place: str, run: Any, here: Any) -> Difference | None:

@@ -316,7 +316,9 @@ def _libraries(
     for begin in range(0, len(ordered), 50):
         command: list[str | Path] = ["ldd", *ordered[begin : begin + 50]]
         if tree is None:
-            places = [found[_ELSEWHERE] for found in environments if _ELSEWHERE in found]
+            places = [
+                environment[_ELSEWHERE] for environment in environments if _ELSEWHERE in environment
+            ]
             known = os.environ | ({_ELSEWHERE: ":".join(places)} if places else {})
             printed = subprocess.run(command, env=known, capture_output=True, text=True).stdout
         else:
