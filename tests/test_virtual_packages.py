@@ -219,6 +219,33 @@ def test_another_version_than_the_installed_one_is_fetched(
     assert asked == [{"seabios": "1"}]
 
 
+def test_packages_that_the_cache_has_are_fetched_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The newest, too, where a run names just these versions; others lie beside."""
+    monkeypatch.setenv("WALLAB_CACHE", str(tmp_path))
+    fetched: list[dict[str, str]] = []
+
+    def unpack(names: tuple[str, ...], versions: dict[str, str], home: Path) -> packages.Unpacked:
+        fetched.append(versions)
+        (home / "whole").mkdir()
+        return packages.Unpacked(home / "whole", {name: versions.get(name, "2") for name in names})
+
+    monkeypatch.setattr(packages, "unpack", unpack)
+    names = ("a", "b")
+
+    def kept(**versions: str) -> packages.Unpacked:
+        return packages.kept("some", names, versions, alone=True)
+
+    past = kept(a="1", b="1")
+    assert fetched == [{"a": "1", "b": "1"}]
+    newest = kept()
+    assert kept(a="2", b="2") == kept(b="2") == newest == kept()
+    assert kept(a="1", b="1") == past
+    assert past.folder != newest.folder
+    assert fetched == [{"a": "1", "b": "1"}, {}]
+
+
 WITHOUT_ROOT = """
 import os, shutil, subprocess, sys
 from wallab.virtual import kernel, qemu, rootfs

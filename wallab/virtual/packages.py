@@ -164,11 +164,13 @@ def kept(
 ) -> Unpacked:
     """Return the packages with what they miss here, or alone, from the cache or fetched now.
 
-    Where no version is named, what the cache has is good for ever.
+    Where no version is named, what the cache has is good for ever, and where those are named that
+    it has, too.
     """
-    asked = {name: versions.get(name, "") for name in names}
-    digest = hashlib.sha256(jsonfile.dumps(asked)).hexdigest()[:16]
-    folder = paths.cache() / "virtual" / f"{what}-{digest}"
+    newest = _folder(what, names, {})
+    if newest.exists() and _has(newest, versions):
+        return _unpacked(newest)
+    folder = _folder(what, names, versions)
     if not folder.exists():
         say(f"fetching {', '.join(names)} for the virtual machine, to be unpacked in the cache")
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -178,6 +180,20 @@ def kept(
             jsonfile.save(made.folder / "versions.json", made.versions)
             if not folder.exists():
                 made.folder.rename(folder)
+    return _unpacked(folder)
+
+
+def _folder(what: str, names: Sequence[str], versions: Mapping[str, str]) -> Path:
+    asked = {name: versions.get(name, "") for name in names}
+    digest = hashlib.sha256(jsonfile.dumps(asked)).hexdigest()[:16]
+    return paths.cache() / "virtual" / f"{what}-{digest}"
+
+
+def _has(folder: Path, versions: Mapping[str, str]) -> bool:
+    return versions.items() <= _unpacked(folder).versions.items()
+
+
+def _unpacked(folder: Path) -> Unpacked:
     return Unpacked(folder, jsonfile.load(folder / "versions.json", dict[str, str]))
 
 

@@ -40,9 +40,7 @@ def find(versions: Mapping[str, str] | None = None) -> Python:
     """
     wanted = {name: version for name, version in (versions or {}).items() if name in _PACKAGES}
     try:
-        debians = packages.kept("python", _PACKAGES, {}, alone=True)
-        if any(debians.versions[name] != version for name, version in wanted.items()):
-            debians = packages.kept("python", _PACKAGES, wanted, alone=True)
+        debians = packages.kept("python", _PACKAGES, wanted, alone=True)
     except NotToBeHad as error:
         say(f"the guest gets this machine's Python, for Debian's is not to be had: {error}")
         return own()
