@@ -303,7 +303,7 @@ def _is_elf(file: Path) -> bool:
 
 def _libraries(
     programs: Iterable[Path],
-    environments: Iterable[Mapping[str, str]] = (),
+    environments: Sequence[Mapping[str, str]] = (),
     tree: Path | None = None,
 ) -> list[Path]:
     """Return the shared libraries that the programs need, as this machine's loader finds them.
@@ -313,14 +313,14 @@ def _libraries(
     """
     libraries: set[Path] = set()
     ordered = sorted(set(programs))
+    places = [known[_ELSEWHERE] for known in environments if _ELSEWHERE in known]
+    elsewhere = {_ELSEWHERE: ":".join(places)} if places else {}
     for begin in range(0, len(ordered), 50):
         command: list[str | Path] = ["ldd", *ordered[begin : begin + 50]]
         if tree is None:
-            places = [
-                environment[_ELSEWHERE] for environment in environments if _ELSEWHERE in environment
-            ]
-            known = os.environ | ({_ELSEWHERE: ":".join(places)} if places else {})
-            printed = subprocess.run(command, env=known, capture_output=True, text=True).stdout
+            environment = os.environ | elsewhere
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            printed = done.stdout
         else:
             walls, seen = serversandbox.confinement(guest=False), Places(readable=(tree,))
             with walls.started(command, seen, stdout=subprocess.PIPE) as child:
